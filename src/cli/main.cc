@@ -1,0 +1,22 @@
+// `swivel`: the command-line tool. Parses, hands over to one subcommand, returns its exit status.
+#include <CLI/CLI.hpp>
+
+#include "base/version.h"
+#include "cli/commands.h"
+
+int main(int argc, char** argv) {
+  CLI::App app{"Swivel: a compressed KV cache for unmodified llama.cpp", "swivel"};
+  app.set_version_flag("--version", std::string("swivel ") + SWIVEL_VERSION);
+  app.require_subcommand(1);
+  int exit_code = 0;
+  swivel::cli::AddRun(app, &exit_code);
+  swivel::cli::AddEval(app, &exit_code);
+  swivel::cli::AddExec(app, &exit_code);
+  swivel::cli::AddSize(app, &exit_code);
+  swivel::cli::AddInfo(app, &exit_code);
+  swivel::cli::AddCodecs(app, &exit_code);
+  swivel::cli::AddDoctor(app, &exit_code);
+  swivel::cli::AddPluginPath(app, &exit_code);
+  CLI11_PARSE(app, argc, argv);
+  return exit_code;
+}

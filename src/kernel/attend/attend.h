@@ -1,0 +1,83 @@
+// Attention of queries over a packed cache.
+//
+//   out[i, h] = sum_t w_t v_t / (sum_t w_t + e^(sink_h - m)),   w_t = e^(s_t - m),   s_t = f(scale * q_ih . k_t) + slope_h * mask[i, t]
+// over the cells t whose mask is not -inf; f(x) = cap * tanh(x / cap) when logit_softcap > 0, else x; slope_h = 1 without ALiBi, else
+// the ALiBi slope of ggml's max_bias. K and V head h / (num_heads / num_kv_heads). A row whose mask is all -inf gives zeros.
+// NaN: a visible cell that holds NaN makes the output NaN; masked cells never contribute.
+//
+// Threads: Make once, then every thread of the team calls Run(thread, num_threads) once. Work is taken from a shared counter; long
+// contexts are split over the cells, and whoever finishes the last split of a block merges them in order, so the result does not
+// depend on the number of threads. No allocation, no locks inside Run.
+#ifndef SWIVEL_KERNEL_ATTEND_ATTEND_H_
+#define SWIVEL_KERNEL_ATTEND_ATTEND_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/status.h"
+#include "kernel/kernels.h"
+
+namespace swivel {
+
+// Strides are in bytes.
+struct AttendArgs {
+  KvView k, v;
+  int first_stream = 0;  // stream of the cache that stream 0 of this call reads
+  int num_streams = 1;
+  int num_heads = 0;  // query heads; a multiple of num_kv_heads
+  int num_kv_heads = 0;
+  int num_queries = 0;  // per stream
+  int64_t num_cells = 0;
+
+  const float* q = nullptr;  // [num_streams][num_heads][num_queries][k.width], innermost contiguous
+  size_t q_query_stride = 0, q_head_stride = 0, q_stream_stride = 0;
+  float* out = nullptr;  // [num_streams][num_heads][num_queries][v.width], innermost contiguous
+  size_t out_query_stride = 0, out_head_stride = 0, out_stream_stride = 0;
+  const uint16_t* mask = nullptr;  // f16 [num_streams][num_heads or 1][num_queries][num_cells]; null: every cell is visible
+  size_t mask_query_stride = 0, mask_head_stride = 0, mask_stream_stride = 0;
+  const float* sinks = nullptr;  // [num_heads] or null
+
+  float scale = 1.0f;  // multiplies q.k (llama.cpp: 1/sqrt(width), already divided by the soft-cap when there is one)
+  float max_bias = 0.0f;
+  float logit_softcap = 0.0f;
+};
+
+class AttendPlan {
+ public:
+  // Checks the arguments and lays out the work for at most `max_threads` threads.
+  // Errors: kInvalidArgument for shapes that do not fit, kUnsupported for widths beyond kMaxHeadWidth.
+  static Status Make(const AttendArgs& args, int max_threads, AttendPlan* plan);
+
+  // Scratch that the caller provides, 64-byte aligned; contents need not be initialised. Valid until the last Run has returned.
+  size_t WorkspaceBytes() const { return workspace_bytes_; }
+  // Must be called before Run, once for every execution (it resets the counters).
+  void Bind(void* workspace);
+
+  // To be called by each of `num_threads` (<= max_threads) threads.
+  void Run(const Kernels& kernels, int thread, int num_threads) { kernels.attend(*this, thread, num_threads); }
+
+  // The fields below are for the kernels.
+  AttendArgs args;
+  int group_heads = 0;        // query heads that share a KV head
+  int block_queries = 0;      // queries a work item covers
+  int num_query_blocks = 0;   // per stream
+  int64_t split_cells = 0;    // cells a work item covers
+  int num_splits = 0;
+  int64_t num_items = 0;      // streams * KV heads * query blocks * splits
+  int max_threads = 0;
+  size_t partial_floats = 0;  // floats of one item's partial result
+  size_t scratch_bytes = 0;   // per thread
+
+  std::atomic<int64_t>* next_item = nullptr;
+  std::atomic<int32_t>* splits_done = nullptr;  // one a block
+  float* partials = nullptr;
+  uint8_t* scratch = nullptr;
+
+ private:
+  size_t workspace_bytes_ = 0;
+  size_t num_blocks_ = 0;
+};
+
+}  // namespace swivel
+
+#endif  // SWIVEL_KERNEL_ATTEND_ATTEND_H_
