@@ -87,6 +87,6 @@ pip_download() {
 # only_file DIR: the one file in DIR (what pip_download brought; its name depends on pip's idea of the platform).
 only_file() {
     local files=("$1"/*)
-    [ ${#files[@]} = 1 ] && [ -f "${files[0]}" ] || die "expected one file in $1, found: ${files[*]}"
+    if [ ${#files[@]} != 1 ] || [ ! -f "${files[0]}" ]; then die "expected one file in $1, found: ${files[*]}"; fi
     printf '%s\n' "${files[0]}"
 }
