@@ -7,7 +7,7 @@
 set -eu -o pipefail
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-cache=${SWIVEL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/swivel}
+cache=$(realpath -m "${SWIVEL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/swivel}")
 me=tools/$(basename "$0")
 export repo cache
 
@@ -31,8 +31,10 @@ lock() {
 
 # scratch: a new folder in $scratch, gone when the script ends. It lies in the cache so that the final `mv` is a rename
 # on one file system: readers see a whole file or none.
+scratch=
 scratch() {
-    mkdir -p "$cache"
+    [ -z "$scratch" ] || return 0
+    find "$cache" -maxdepth 1 -name 'tmp.*' -mmin +1440 -exec rm -rf {} + # of runs that were killed
     scratch=$(mktemp -d "$cache/tmp.XXXXXX")
     trap 'rm -rf "$scratch"' EXIT
 }
@@ -74,13 +76,14 @@ pip_download() {
     mkdir -p "$into"
     if ! PYTHONPATH="$into.stub${PYTHONPATH:+:$PYTHONPATH}" python3 -m pip download "${options[@]}" "$package" > "$log" 2>&1
     then
-        grep -E '^ *(ERROR|WARNING):' "$log" | tail -n 4 >&2 || tail -n 4 "$log" >&2
-        if grep -q -E 'NewConnectionError|ConnectTimeout|ReadTimeout|NameResolution|ProxyError|SSLError' "$log"; then
-            die "cannot reach the package index, so $package is missing. Connect this machine to the network, or point" \
-                "pip at a mirror (PIP_INDEX_URL or pip.conf), then run the same command again. All that is already in" \
-                "$cache keeps working without a network"
-        fi
-        die "pip could not get $package (above: what it said); its log was: $(tail -n 1 "$log")"
+        # When the index does not answer, pip ends with "no matching distribution found", which misleads.
+        local cause
+        cause=$(sed -n "s/.*after connection broken by '\(.*\)': .*/\1/p" "$log" | sed -n '$ { s/.* object at [^>]*>: //; s/[^a-z]*$//; p }')
+        [ -z "$cause" ] || die "cannot reach the package index: $cause. What is missing: $package. Connect this machine to" \
+            "the network, or point pip at a mirror (PIP_INDEX_URL or pip.conf), and run the same command again;" \
+            "what is already in $cache needs no network"
+        tail -n 5 "$log" >&2
+        die "pip could not get $package (its last words are above)"
     fi
 }
 
