@@ -51,6 +51,7 @@ class GroupStore {
  private:
   GroupStore() = default;
   uint8_t* Group(int64_t cell, int head) const;
+  int TokenInGroup(int64_t cell) const;
 
   const Codec* codec_ = nullptr;
   Side side_ = Side::kKey;

@@ -38,14 +38,21 @@ enum class CodecId : uint8_t {
 #undef SWIVEL_CODEC
 };
 
+// How the bytes of a group are arranged; see docs/formats.md and the codec's own file.
+enum class Layout : uint8_t { kF16, kBf16, kQ8_0, kQ4_0, kPlanes };
+
 struct Codec {
   CodecId id;
   const char* name;
   const char* summary;  // one line for help and tables
-  Frame frame;
+  Frame key_frame, value_frame;
+  Layout layout;
   int code_bits;       // bits of a code; 16 for f16 and bf16
   int width_multiple;  // the head width must be a multiple of this
   bool has_scale_mode;
+  const float* levels;  // kPlanes: the 2^code_bits code values, ascending; else null
+
+  Frame frame(Side side) const { return side == Side::kKey ? key_frame : value_frame; }
 
   // Bytes of a group of kGroupTokens rows of `width` values, scales included; a multiple of 64.
   size_t (*group_bytes)(int width);
@@ -54,6 +61,8 @@ struct Codec {
   void (*encode)(const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token);
   // Decodes one row in the codec's frame (no inverse rotation).
   void (*decode_in_frame)(const uint8_t* group, int width, Side side, int token, float* row);
+  // Copies one packed row without decoding it. The groups may be the same.
+  void (*copy_row)(const uint8_t* from_group, int from_token, int width, Side side, uint8_t* to_group, int to_token);
 };
 
 // All codecs, in the order of codecs.inc.

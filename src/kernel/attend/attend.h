@@ -37,7 +37,7 @@ struct AttendArgs {
   size_t mask_query_stride = 0, mask_head_stride = 0, mask_stream_stride = 0;
   const float* sinks = nullptr;  // [num_heads] or null
 
-  float scale = 1.0f;  // multiplies q.k (llama.cpp: 1/sqrt(width), already divided by the soft-cap when there is one)
+  float scale = 1.0f;  // multiplies q.k; usually 1/sqrt(width)
   float max_bias = 0.0f;
   float logit_softcap = 0.0f;
 };
@@ -48,10 +48,12 @@ class AttendPlan {
   // Errors: kInvalidArgument for shapes that do not fit, kUnsupported for widths beyond kMaxHeadWidth.
   static Status Make(const AttendArgs& args, int max_threads, AttendPlan* plan);
 
-  // Scratch that the caller provides, 64-byte aligned; contents need not be initialised. Valid until the last Run has returned.
-  size_t WorkspaceBytes() const { return workspace_bytes_; }
-  // Must be called before Run, once for every execution (it resets the counters).
-  void Bind(void* workspace);
+  // Memory that the caller provides, 64-byte aligned, contents need not be initialised. Counters belong to one execution; scratch may
+  // be shared by plans that run one after the other.
+  size_t CounterBytes() const { return counter_bytes_; }
+  size_t ScratchBytes() const { return scratch_bytes_total_; }
+  // Must be called before every execution (it resets the counters).
+  void Bind(void* counters, void* scratch_memory);
 
   // To be called by each of `num_threads` (<= max_threads) threads.
   void Run(const Kernels& kernels, int thread, int num_threads) { kernels.attend(*this, thread, num_threads); }
@@ -65,8 +67,8 @@ class AttendPlan {
   int num_splits = 0;
   int64_t num_items = 0;      // streams * KV heads * query blocks * splits
   int max_threads = 0;
-  size_t partial_floats = 0;  // floats of one item's partial result
-  size_t scratch_bytes = 0;   // per thread
+  size_t partial_floats = 0;  // floats of one item's partial result: maxima, sums, outputs of its rows
+  size_t thread_bytes = 0;    // scratch of one thread
 
   std::atomic<int64_t>* next_item = nullptr;
   std::atomic<int32_t>* splits_done = nullptr;  // one a block
@@ -74,7 +76,8 @@ class AttendPlan {
   uint8_t* scratch = nullptr;
 
  private:
-  size_t workspace_bytes_ = 0;
+  size_t counter_bytes_ = 0;
+  size_t scratch_bytes_total_ = 0;
   size_t num_blocks_ = 0;
 };
 

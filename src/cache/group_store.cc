@@ -1,0 +1,80 @@
+#include "cache/group_store.h"
+
+#include <cstring>
+#include <string>
+
+namespace swivel {
+
+StatusOr<std::unique_ptr<GroupStore>> GroupStore::Create(const Codec& codec, Side side, ScaleMode mode, const StoreShape& shape) {
+  const Status status = CheckWidth(codec, shape.width);
+  if (!status.ok()) return status;
+  if (shape.num_heads < 1 || shape.num_cells < 1 || shape.num_streams < 1) {
+    return Status::Invalid("a store needs at least one head, cell and stream");
+  }
+  std::unique_ptr<GroupStore> store(new GroupStore());
+  store->codec_ = &codec;
+  store->side_ = side;
+  store->mode_ = mode;
+  store->shape_ = shape;
+  store->group_bytes_ = codec.group_bytes(shape.width);
+  store->groups_per_stream_ = (shape.num_cells + kGroupTokens - 1) / kGroupTokens;
+  StatusOr<LazyMemory> memory =
+      LazyMemory::Reserve(store->group_bytes_ * shape.num_heads * store->groups_per_stream_ * shape.num_streams);
+  if (!memory.ok()) return memory.status();
+  store->memory_ = std::move(*memory);
+  return store;
+}
+
+KvView GroupStore::View() const {
+  KvView view;
+  view.codec = codec_;
+  view.width = shape_.width;
+  view.base = memory_.data();
+  view.head_stride = group_bytes_;
+  view.group_stride = group_bytes_ * shape_.num_heads;
+  view.stream_stride = view.group_stride * groups_per_stream_;
+  return view;
+}
+
+uint8_t* GroupStore::Group(int64_t cell, int head) const {
+  const int64_t stream = cell / shape_.num_cells;
+  const int64_t group = stream * groups_per_stream_ + cell % shape_.num_cells / kGroupTokens;
+  return memory_.data() + group_bytes_ * (group * shape_.num_heads + head);
+}
+
+int GroupStore::TokenInGroup(int64_t cell) const { return static_cast<int>(cell % shape_.num_cells % kGroupTokens); }
+
+void GroupStore::EncodeCellHead(const Kernels& kernels, int64_t cell, int head, const float* row) {
+  kernels.encode(*codec_, row, shape_.width, side_, mode_, Group(cell, head), TokenInGroup(cell));
+}
+
+void GroupStore::EncodeCell(const Kernels& kernels, int64_t cell, const float* row) {
+  for (int head = 0; head < shape_.num_heads; ++head) EncodeCellHead(kernels, cell, head, row + static_cast<size_t>(head) * shape_.width);
+}
+
+void GroupStore::DecodeCell(int64_t cell, float* row) const {
+  for (int head = 0; head < shape_.num_heads; ++head) {
+    DecodeRow(*codec_, Group(cell, head), shape_.width, side_, TokenInGroup(cell), row + static_cast<size_t>(head) * shape_.width);
+  }
+}
+
+void GroupStore::CopyCells(const GroupStore& source, int64_t from, int64_t to, int64_t count) {
+  for (int64_t i = 0; i < count;) {
+    const int from_token = source.TokenInGroup(from + i);
+    const int to_token = TokenInGroup(to + i);
+    // Whole groups move as bytes; the codes of a lone cell are interleaved with its neighbours'.
+    const bool whole = from_token == 0 && to_token == 0 && count - i >= kGroupTokens;
+    for (int head = 0; head < shape_.num_heads; ++head) {
+      const uint8_t* from_group = source.Group(from + i, head);
+      uint8_t* to_group = Group(to + i, head);
+      if (whole) {
+        std::memcpy(to_group, from_group, group_bytes_);
+      } else {
+        codec_->copy_row(from_group, from_token, shape_.width, side_, to_group, to_token);
+      }
+    }
+    i += whole ? kGroupTokens : 1;
+  }
+}
+
+}  // namespace swivel

@@ -1,0 +1,167 @@
+// turbo2, turbo3, turbo4: TurboQuant_mse (arXiv 2504.19874, Algorithm 1) with a Walsh-Hadamard rotation and one scale a row.
+//
+//   y = R x,   t = y sqrt(width) / ||y||,   code_i = nearest Lloyd-Max level of t_i,   x^ = s R^T c
+// with the scale s of ScaleMode (DRIVE, EDEN). The order of every sum is part of the specification: see Sum16.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/half.h"
+#include "codec/codec.h"
+#include "codec/planes.h"
+#include "codec/turbo.h"
+#include "math/codebook.h"
+
+namespace swivel {
+namespace {
+
+// Adds term(0) … term(n - 1) in 16 lanes, then the lanes as a tree: the order of a 512-bit register, so that kernels are bit-exact.
+template <class Term>
+float Sum16(int n, Term term) {
+  float lanes[16] = {};
+  for (int i = 0; i < n; ++i) lanes[i % 16] += term(i);
+  for (int half = 8; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  }
+  return lanes[0];
+}
+
+void SetField(uint8_t* group, Field field, int mask, int value) {
+  uint8_t& byte = group[field.byte];
+  byte = static_cast<uint8_t>((byte & ~(mask << field.shift)) | (value << field.shift));
+}
+
+int GetField(const uint8_t* group, Field field, int mask) { return (group[field.byte] >> field.shift) & mask; }
+
+template <int kBits>
+void SetCode(uint8_t* group, int width, Side side, int token, int coordinate, int code) {
+  const bool key = side == Side::kKey;
+  const int mask = kBits == 4 ? 15 : 3;
+  SetField(group, key ? KeyField(kBits, width, token, coordinate) : ValueField(kBits, width, token, coordinate), mask, code & mask);
+  if (kBits == 3) SetField(group, key ? KeyHighBit(width, token, coordinate) : ValueHighBit(width, token, coordinate), 1, code >> 2);
+}
+
+template <int kBits>
+int GetCode(const uint8_t* group, int width, Side side, int token, int coordinate) {
+  const bool key = side == Side::kKey;
+  const int mask = kBits == 4 ? 15 : 3;
+  const int low = GetField(group, key ? KeyField(kBits, width, token, coordinate) : ValueField(kBits, width, token, coordinate), mask);
+  if (kBits != 3) return low;
+  return low | GetField(group, key ? KeyHighBit(width, token, coordinate) : ValueHighBit(width, token, coordinate), 1) << 2;
+}
+
+template <int kBits>
+constexpr const float* Levels() {
+  if constexpr (kBits == 2) return kLloydMax2.data();
+  if constexpr (kBits == 3) return kLloydMax3.data();
+  return kLloydMax4.data();
+}
+
+void SetScale(uint8_t* group, int bits, int width, int token, uint16_t scale) {
+  uint8_t* at = group + ScalesOffset(bits, width) + 2 * token;
+  at[0] = static_cast<uint8_t>(scale & 0xff);
+  at[1] = static_cast<uint8_t>(scale >> 8);
+}
+
+template <int kBits>
+void Encode(const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
+  const float* levels = Levels<kBits>();
+  const int zero_code = 1 << (kBits - 1);
+  float y[kMaxHeadWidth];
+  float largest = 0.0f;
+  bool finite = true;
+  for (int i = 0; i < width; ++i) {
+    finite = finite && std::isfinite(row[i]);
+    largest = std::max(largest, std::fabs(row[i]));
+  }
+  if (!finite || largest == 0.0f) {
+    for (int i = 0; i < width; ++i) SetCode<kBits>(group, width, side, token, i, zero_code);
+    SetScale(group, kBits, width, token, finite ? uint16_t{0} : kScaleNan);
+    return;
+  }
+  // A power of two keeps every sum in range for any finite row, exactly.
+  const int exponent = RowExponent(largest);
+  const float down = PowerOfTwo(-exponent);
+  for (int i = 0; i < width; ++i) y[i] = row[i] * down;
+  Rotate(Frame::kSignedHadamard, y, width);
+
+  const float norm2 = Sum16(width, [&](int i) { return y[i] * y[i]; });
+  const float to_unit = std::sqrt(static_cast<float>(width) / norm2);
+  float c[kMaxHeadWidth];
+  for (int i = 0; i < width; ++i) {
+    const float t = y[i] * to_unit;
+    int code = 0;
+    for (int j = 0; j + 1 < (1 << kBits); ++j) code += t >= Threshold(levels[j], levels[j + 1]);
+    SetCode<kBits>(group, width, side, token, i, code);
+    c[i] = levels[code];
+  }
+  const float code_norm2 = Sum16(width, [&](int i) { return c[i] * c[i]; });
+  const float product = Sum16(width, [&](int i) { return c[i] * y[i]; });
+  SetScale(group, kBits, width, token, RowScale(mode, norm2, code_norm2, product, exponent));
+}
+
+template <int kBits>
+void DecodeInFrame(const uint8_t* group, int width, Side side, int token, float* row) {
+  const uint8_t* at = group + ScalesOffset(kBits, width) + 2 * token;
+  const float scale = F32FromScale(static_cast<uint16_t>(at[0] | at[1] << 8));
+  for (int i = 0; i < width; ++i) row[i] = Levels<kBits>()[GetCode<kBits>(group, width, side, token, i)] * scale;
+}
+
+template <int kBits>
+void CopyRow(const uint8_t* from_group, int from_token, int width, Side side, uint8_t* to_group, int to_token) {
+  for (int i = 0; i < width; ++i) SetCode<kBits>(to_group, width, side, to_token, i, GetCode<kBits>(from_group, width, side, from_token, i));
+  const size_t scales = ScalesOffset(kBits, width);
+  std::memcpy(to_group + scales + 2 * to_token, from_group + scales + 2 * from_token, 2);
+}
+
+template <int kBits>
+size_t GroupBytes(int width) {
+  return PlanesGroupBytes(kBits, width);
+}
+
+template <int kBits>
+constexpr Codec MakeTurbo(CodecId id, const char* name, const char* summary) {
+  return {id,
+          name,
+          summary,
+          Frame::kSignedHadamard,
+          Frame::kSignedHadamard,
+          Layout::kPlanes,
+          kBits,
+          16,
+          true,
+          Levels<kBits>(),
+          &GroupBytes<kBits>,
+          &Encode<kBits>,
+          &DecodeInFrame<kBits>,
+          &CopyRow<kBits>};
+}
+
+}  // namespace
+
+int RowExponent(float largest) { return std::max(std::ilogb(largest), -126); }
+
+float PowerOfTwo(int exponent) { return std::ldexp(1.0f, exponent); }
+
+uint16_t RowScale(ScaleMode mode, float norm2, float code_norm2, float product, int exponent) {
+  float scale = 0.0f;
+  switch (mode) {
+    case ScaleMode::kMatched:
+      scale = std::sqrt(norm2 / code_norm2);
+      break;
+    case ScaleMode::kUnbiased:
+      scale = norm2 / product;
+      break;
+    case ScaleMode::kLeastSquares:
+      scale = product / code_norm2;
+      break;
+  }
+  return ScaleFromF32(std::min(std::ldexp(scale, exponent), std::numeric_limits<float>::max()));
+}
+
+extern const Codec kTurbo2Codec = MakeTurbo<2>(CodecId::kTurbo2, "turbo2", "signs + Hadamard, 4 Lloyd-Max levels, one scale a row");
+extern const Codec kTurbo3Codec = MakeTurbo<3>(CodecId::kTurbo3, "turbo3", "signs + Hadamard, 8 Lloyd-Max levels, one scale a row");
+extern const Codec kTurbo4Codec = MakeTurbo<4>(CodecId::kTurbo4, "turbo4", "signs + Hadamard, 16 Lloyd-Max levels, one scale a row");
+
+}  // namespace swivel

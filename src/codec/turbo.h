@@ -1,0 +1,20 @@
+// Scalar pieces of the turbo encoder that the kernels share, so that bytes agree on every target.
+#ifndef SWIVEL_CODEC_TURBO_H_
+#define SWIVEL_CODEC_TURBO_H_
+
+#include <cstdint>
+
+#include "codec/codec.h"
+
+namespace swivel {
+
+// The power of two that a row is divided by before it is rotated; `largest` = max |x_i| > 0, finite.
+int RowExponent(float largest);
+float PowerOfTwo(int exponent);
+
+// The stored scale (e8m8) from norm2 = ||y||^2, code_norm2 = ||c||^2, product = <c, y>, y already divided by 2^exponent.
+uint16_t RowScale(ScaleMode mode, float norm2, float code_norm2, float product, int exponent);
+
+}  // namespace swivel
+
+#endif  // SWIVEL_CODEC_TURBO_H_

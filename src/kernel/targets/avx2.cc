@@ -1,0 +1,22 @@
+// The kernels for avx2.
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include "kernel/targets/includes.h"
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,bmi2"))), apply_to = function)
+#else
+#pragma GCC target("avx2,fma,f16c,bmi2")
+#endif
+
+namespace swivel::avx2 {
+#define SWIVEL_TARGET_ID Target::kAvx2
+#include "kernel/vector/avx2.h"
+#include "kernel/targets/bodies-inl.h"
+}  // namespace swivel::avx2
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#endif  // __x86_64__

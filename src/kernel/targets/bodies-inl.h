@@ -1,0 +1,10 @@
+// Every kernel body, in the order of their dependencies. Included once by each file of this folder, inside its region and namespace.
+#include "kernel/rotate/rotate-inl.h"
+#include "kernel/encode/encode-inl.h"
+#include "kernel/score/score-inl.h"
+#include "kernel/accumulate/accumulate-inl.h"
+#include "kernel/attend/attend-inl.h"
+
+// Explicit linkage: a const object would be internal to this file.
+extern const Kernels kKernels;
+const Kernels kKernels = {SWIVEL_TARGET_ID, &RotateRow, &InverseRotateRow, &EncodeRow, &AttendThread};

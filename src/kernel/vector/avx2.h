@@ -1,0 +1,222 @@
+// The vector vocabulary for AVX2 with FMA and F16C: two ymm registers a vector. See README.md for what each operation means.
+// Included only inside the target's region (targets/avx2.cc), hence no include of its own.
+
+inline constexpr int kRowBlock = 4;
+inline constexpr int kVectorBlock = 1;  // 4 rows x 2 registers accumulate; the byte dot needs four more
+inline constexpr int kByteBias = 0;     // signed levels: see DotBytes
+
+struct F32x16 { __m256 a, b; };
+struct I32x16 { __m256i a, b; };
+
+#define SWIVEL_PAIR_FLOAT(name, op) \
+  SWIVEL_INLINE F32x16 name(F32x16 x, F32x16 y) { return {op(x.a, y.a), op(x.b, y.b)}; }
+SWIVEL_PAIR_FLOAT(Add, _mm256_add_ps)
+SWIVEL_PAIR_FLOAT(Sub, _mm256_sub_ps)
+SWIVEL_PAIR_FLOAT(Mul, _mm256_mul_ps)
+SWIVEL_PAIR_FLOAT(Div, _mm256_div_ps)
+SWIVEL_PAIR_FLOAT(Min, _mm256_min_ps)
+SWIVEL_PAIR_FLOAT(Max, _mm256_max_ps)
+#undef SWIVEL_PAIR_FLOAT
+#define SWIVEL_PAIR_INT(name, op) \
+  SWIVEL_INLINE I32x16 name(I32x16 x, I32x16 y) { return {op(x.a, y.a), op(x.b, y.b)}; }
+SWIVEL_PAIR_INT(And, _mm256_and_si256)
+SWIVEL_PAIR_INT(Or, _mm256_or_si256)
+SWIVEL_PAIR_INT(SubI32, _mm256_sub_epi32)
+#undef SWIVEL_PAIR_INT
+
+SWIVEL_INLINE F32x16 Set(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+SWIVEL_INLINE F32x16 Zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+SWIVEL_INLINE F32x16 Load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+SWIVEL_INLINE void Store(float* p, F32x16 x) {
+  _mm256_storeu_ps(p, x.a);
+  _mm256_storeu_ps(p + 8, x.b);
+}
+SWIVEL_INLINE F32x16 MulAdd(F32x16 x, F32x16 y, F32x16 z) { return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)}; }
+SWIVEL_INLINE F32x16 Abs(F32x16 x) {
+  const __m256 sign = _mm256_set1_ps(-0.0f);
+  return {_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)};
+}
+SWIVEL_INLINE F32x16 Round(F32x16 x) { return {_mm256_round_ps(x.a, 8), _mm256_round_ps(x.b, 8)}; }
+// Exponent arithmetic on the bits: `whole` is within [-126, 127] here.
+SWIVEL_INLINE __m256 ScalePow2Half(__m256 x, __m256 whole) {
+  return _mm256_mul_ps(x, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(whole), _mm256_set1_epi32(127)), 23)));
+}
+SWIVEL_INLINE F32x16 ScalePow2(F32x16 x, F32x16 whole) { return {ScalePow2Half(x.a, whole.a), ScalePow2Half(x.b, whole.b)}; }
+SWIVEL_INLINE float ReduceAdd(F32x16 x) {
+  const __m256 eight = _mm256_add_ps(x.a, x.b);
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+SWIVEL_INLINE float ReduceMax(F32x16 x) {
+  const __m256 eight = _mm256_max_ps(x.a, x.b);
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+
+template <int s>
+SWIVEL_INLINE F32x16 SwapLanes(F32x16 x) {
+  if constexpr (s == 1) return {_mm256_permute_ps(x.a, 0xb1), _mm256_permute_ps(x.b, 0xb1)};
+  if constexpr (s == 2) return {_mm256_permute_ps(x.a, 0x4e), _mm256_permute_ps(x.b, 0x4e)};
+  if constexpr (s == 4) return {_mm256_permute2f128_ps(x.a, x.a, 1), _mm256_permute2f128_ps(x.b, x.b, 1)};
+  if constexpr (s == 8) return {x.b, x.a};
+}
+template <int s>
+SWIVEL_INLINE F32x16 FlipSignLanes(F32x16 x) {
+  const __m256 all = _mm256_set1_ps(-0.0f);
+  if constexpr (s == 8) return {x.a, _mm256_xor_ps(x.b, all)};
+  const __m256 lanes = s == 1   ? _mm256_setr_ps(0.0f, -0.0f, 0.0f, -0.0f, 0.0f, -0.0f, 0.0f, -0.0f)
+                       : s == 2 ? _mm256_setr_ps(0.0f, 0.0f, -0.0f, -0.0f, 0.0f, 0.0f, -0.0f, -0.0f)
+                                : _mm256_setr_ps(0.0f, 0.0f, 0.0f, 0.0f, -0.0f, -0.0f, -0.0f, -0.0f);
+  return {_mm256_xor_ps(x.a, lanes), _mm256_xor_ps(x.b, lanes)};
+}
+
+SWIVEL_INLINE __m256 LanesOfBits(uint32_t bits) {
+  const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), bit), bit));
+}
+SWIVEL_INLINE F32x16 SelectBits(uint32_t bits, F32x16 x, F32x16 y) {
+  return {_mm256_blendv_ps(y.a, x.a, LanesOfBits(bits)), _mm256_blendv_ps(y.b, x.b, LanesOfBits(bits >> 8))};
+}
+SWIVEL_INLINE uint32_t LessBits(F32x16 x, F32x16 y) {
+  const uint32_t low = static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(x.a, y.a, _CMP_LT_OQ)));
+  return low | static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(x.b, y.b, _CMP_LT_OQ))) << 8;
+}
+SWIVEL_INLINE uint64_t NotMinusInf64(const uint16_t* mask) {
+  const __m256i minus_inf = _mm256_set1_epi16(static_cast<short>(0xfc00));
+  uint64_t bits = 0;
+  for (int i = 0; i < 2; ++i) {
+    const __m256i* p = reinterpret_cast<const __m256i*>(mask + 32 * i);
+    const __m256i low = _mm256_cmpeq_epi16(_mm256_loadu_si256(p), minus_inf);
+    const __m256i high = _mm256_cmpeq_epi16(_mm256_loadu_si256(p + 1), minus_inf);
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packs_epi16(low, high), 0xd8);
+    bits |= static_cast<uint64_t>(~static_cast<uint32_t>(_mm256_movemask_epi8(packed))) << (32 * i);
+  }
+  return bits;
+}
+
+SWIVEL_INLINE F32x16 LoadF16(const uint16_t* p) {
+  const __m128i* half = reinterpret_cast<const __m128i*>(p);
+  return {_mm256_cvtph_ps(_mm_loadu_si128(half)), _mm256_cvtph_ps(_mm_loadu_si128(half + 1))};
+}
+template <int shift>
+SWIVEL_INLINE F32x16 WidenU16(const uint16_t* p) {
+  const __m128i* half = reinterpret_cast<const __m128i*>(p);
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(half)), shift)),
+          _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(half + 1)), shift))};
+}
+SWIVEL_INLINE F32x16 LoadBf16(const uint16_t* p) { return WidenU16<16>(p); }
+SWIVEL_INLINE F32x16 LoadScale(const uint16_t* p) { return WidenU16<15>(p); }
+SWIVEL_INLINE F32x16 LoadI8(const int8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
+}
+
+SWIVEL_INLINE I32x16 ZeroI32() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+SWIVEL_INLINE I32x16 SetI32(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+SWIVEL_INLINE I32x16 LoadRaw(const void* p) {
+  const __m256i* half = static_cast<const __m256i*>(p);
+  return {_mm256_loadu_si256(half), _mm256_loadu_si256(half + 1)};
+}
+SWIVEL_INLINE void StoreRaw(void* p, I32x16 x) {
+  __m256i* half = static_cast<__m256i*>(p);
+  _mm256_storeu_si256(half, x.a);
+  _mm256_storeu_si256(half + 1, x.b);
+}
+SWIVEL_INLINE I32x16 ShiftLeft32(I32x16 x, int n) {
+  const __m128i count = _mm_cvtsi32_si128(n);
+  return {_mm256_sll_epi32(x.a, count), _mm256_sll_epi32(x.b, count)};
+}
+SWIVEL_INLINE I32x16 ShiftRight32(I32x16 x, int n) {
+  const __m128i count = _mm_cvtsi32_si128(n);
+  return {_mm256_srl_epi32(x.a, count), _mm256_srl_epi32(x.b, count)};
+}
+SWIVEL_INLINE F32x16 ToFloat(I32x16 x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
+SWIVEL_INLINE I32x16 CountAtLeast(I32x16 count, F32x16 x, F32x16 threshold) {
+  return {_mm256_sub_epi32(count.a, _mm256_castps_si256(_mm256_cmp_ps(x.a, threshold.a, _CMP_GE_OQ))),
+          _mm256_sub_epi32(count.b, _mm256_castps_si256(_mm256_cmp_ps(x.b, threshold.b, _CMP_GE_OQ)))};
+}
+// Eight words in order from eight 32-bit lanes (values fit).
+SWIVEL_INLINE __m128i NarrowToWords(__m256i x) { return _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)); }
+SWIVEL_INLINE void StoreLowBytes(uint8_t* p, I32x16 x) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_packus_epi16(NarrowToWords(x.a), NarrowToWords(x.b)));
+}
+SWIVEL_INLINE void StoreI16(int16_t* p, F32x16 x) {
+  __m128i* out = reinterpret_cast<__m128i*>(p);
+  _mm_storeu_si128(out, NarrowToWords(_mm256_cvtps_epi32(x.a)));
+  _mm_storeu_si128(out + 1, NarrowToWords(_mm256_cvtps_epi32(x.b)));
+}
+SWIVEL_INLINE void StoreI8(int8_t* p, F32x16 x) {
+  const __m128i bytes = _mm_packs_epi16(NarrowToWords(_mm256_cvtps_epi32(x.a)), NarrowToWords(_mm256_cvtps_epi32(x.b)));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
+}
+
+struct ByteTable { __m256i v; };
+// vpshufb looks up bytes only: the low and the high bytes of 16 words are two tables.
+struct WordTable { __m256i low, high; };
+struct FloatTable { __m256 low, high; };
+SWIVEL_INLINE FloatTable MakeFloatTable(const float* sixteen) { return {_mm256_loadu_ps(sixteen), _mm256_loadu_ps(sixteen + 8)}; }
+SWIVEL_INLINE __m256 LookupFloatsHalf(FloatTable t, __m256i index) {
+  const __m256 high = _mm256_castsi256_ps(_mm256_slli_epi32(index, 28));  // bit 3 to the sign bit, which blendv reads
+  return _mm256_blendv_ps(_mm256_permutevar8x32_ps(t.low, index), _mm256_permutevar8x32_ps(t.high, index), high);
+}
+SWIVEL_INLINE F32x16 LookupFloats(FloatTable t, I32x16 index) { return {LookupFloatsHalf(t, index.a), LookupFloatsHalf(t, index.b)}; }
+SWIVEL_INLINE ByteTable MakeByteTable(const uint8_t* sixteen) {
+  return {_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(sixteen)))};
+}
+SWIVEL_INLINE WordTable MakeWordTable(const int16_t* sixteen) {
+  alignas(16) uint8_t low[16], high[16];
+  for (int i = 0; i < 16; ++i) {
+    low[i] = static_cast<uint8_t>(sixteen[i] & 0xff);
+    high[i] = static_cast<uint8_t>((sixteen[i] >> 8) & 0xff);
+  }
+  return {MakeByteTable(low).v, MakeByteTable(high).v};
+}
+template <int shift>
+SWIVEL_INLINE I32x16 FieldDown(I32x16 x) {
+  if constexpr (shift == 0) return x;
+  if constexpr (shift > 0) return {_mm256_srli_epi16(x.a, shift), _mm256_srli_epi16(x.b, shift)};
+  if constexpr (shift < 0) return {_mm256_slli_epi16(x.a, -shift), _mm256_slli_epi16(x.b, -shift)};
+}
+SWIVEL_INLINE __m256i JoinHalf(__m256i low, __m256i high, __m256i three) {
+  return _mm256_or_si256(_mm256_and_si256(low, three), _mm256_andnot_si256(three, high));
+}
+SWIVEL_INLINE I32x16 JoinBytes(I32x16 low, I32x16 high) {
+  const __m256i three = _mm256_set1_epi8(3);
+  return {JoinHalf(low.a, high.a, three), JoinHalf(low.b, high.b, three)};
+}
+SWIVEL_INLINE I32x16 JoinWords(I32x16 low, I32x16 high) {
+  const __m256i three = _mm256_set1_epi16(3);
+  return {JoinHalf(low.a, high.a, three), JoinHalf(low.b, high.b, three)};
+}
+template <int bits>
+SWIVEL_INLINE I32x16 LookupBytes(ByteTable t, I32x16 index) {
+  const __m256i field = _mm256_set1_epi8((1 << bits) - 1);  // vpshufb reads bit 7 as "zero"
+  return {_mm256_shuffle_epi8(t.v, _mm256_and_si256(index.a, field)), _mm256_shuffle_epi8(t.v, _mm256_and_si256(index.b, field))};
+}
+template <int bits>
+SWIVEL_INLINE __m256i LookupWordsHalf(WordTable t, __m256i index) {
+  const __m256i field = _mm256_and_si256(index, _mm256_set1_epi16((1 << bits) - 1));
+  // The high byte of each half word indexes with bit 7 set in the other table, which gives zero.
+  const __m256i low = _mm256_shuffle_epi8(t.low, _mm256_or_si256(field, _mm256_set1_epi16(static_cast<short>(0x8000))));
+  const __m256i high = _mm256_shuffle_epi8(t.high, _mm256_or_si256(_mm256_slli_epi16(field, 8), _mm256_set1_epi16(0x0080)));
+  return _mm256_or_si256(low, high);
+}
+template <int bits>
+SWIVEL_INLINE I32x16 LookupWords(WordTable t, I32x16 index) {
+  return {LookupWordsHalf<bits>(t, index.a), LookupWordsHalf<bits>(t, index.b)};
+}
+// vpmaddubsw saturates on 255 * 127 twice; |q| <= 127 times a level of -127..127 with q's sign moved to it stays within 32258, exact.
+SWIVEL_INLINE __m256i DotBytesHalf(__m256i acc, __m256i levels, __m256i q) {
+  const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(q), _mm256_sign_epi8(levels, q));
+  return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+SWIVEL_INLINE I32x16 DotBytes(I32x16 acc, I32x16 levels, int32_t q) {
+  const __m256i all = _mm256_set1_epi32(q);
+  return {DotBytesHalf(acc.a, levels.a, all), DotBytesHalf(acc.b, levels.b, all)};
+}
+SWIVEL_INLINE I32x16 DotWords(I32x16 acc, I32x16 words, int32_t pair) {
+  const __m256i all = _mm256_set1_epi32(pair);
+  return {_mm256_add_epi32(acc.a, _mm256_madd_epi16(words.a, all)), _mm256_add_epi32(acc.b, _mm256_madd_epi16(words.b, all))};
+}

@@ -1,0 +1,118 @@
+// The vector vocabulary for AVX-512 with BW, DQ, VL, VNNI and VBMI. See README.md for what each operation means.
+// Included only inside the target's region (targets/avx512.cc), hence no include of its own.
+
+inline constexpr int kRowBlock = 6;    // query rows a score or accumulate tile holds in registers
+inline constexpr int kVectorBlock = 4; // vectors of 16 tokens or coordinates beside them: 24 of 32 registers accumulate
+inline constexpr int kByteBias = 128;  // vpdpbusd wants unsigned bytes: tables hold level + 128
+
+struct F32x16 { __m512 v; };
+struct I32x16 { __m512i v; };
+
+SWIVEL_INLINE F32x16 Zero() { return {_mm512_setzero_ps()}; }
+SWIVEL_INLINE F32x16 Set(float x) { return {_mm512_set1_ps(x)}; }
+SWIVEL_INLINE F32x16 Load(const float* p) { return {_mm512_loadu_ps(p)}; }
+SWIVEL_INLINE void Store(float* p, F32x16 a) { _mm512_storeu_ps(p, a.v); }
+SWIVEL_INLINE F32x16 Add(F32x16 a, F32x16 b) { return {_mm512_add_ps(a.v, b.v)}; }
+SWIVEL_INLINE F32x16 Sub(F32x16 a, F32x16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
+SWIVEL_INLINE F32x16 Mul(F32x16 a, F32x16 b) { return {_mm512_mul_ps(a.v, b.v)}; }
+SWIVEL_INLINE F32x16 Div(F32x16 a, F32x16 b) { return {_mm512_div_ps(a.v, b.v)}; }
+SWIVEL_INLINE F32x16 MulAdd(F32x16 a, F32x16 b, F32x16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+SWIVEL_INLINE F32x16 Min(F32x16 a, F32x16 b) { return {_mm512_min_ps(a.v, b.v)}; }
+SWIVEL_INLINE F32x16 Max(F32x16 a, F32x16 b) { return {_mm512_max_ps(a.v, b.v)}; }
+SWIVEL_INLINE F32x16 Abs(F32x16 a) { return {_mm512_abs_ps(a.v)}; }
+SWIVEL_INLINE F32x16 Round(F32x16 a) { return {_mm512_roundscale_ps(a.v, 0)}; }
+SWIVEL_INLINE F32x16 ScalePow2(F32x16 a, F32x16 whole) { return {_mm512_scalef_ps(a.v, whole.v)}; }
+SWIVEL_INLINE float ReduceAdd(F32x16 a) {
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+SWIVEL_INLINE float ReduceMax(F32x16 a) { return _mm512_reduce_max_ps(a.v); }
+
+// Lane i of the result is lane i ^ s.
+template <int s>
+SWIVEL_INLINE F32x16 SwapLanes(F32x16 a) {
+  if constexpr (s == 1) return {_mm512_permute_ps(a.v, 0xb1)};
+  if constexpr (s == 2) return {_mm512_permute_ps(a.v, 0x4e)};
+  if constexpr (s == 4) return {_mm512_shuffle_f32x4(a.v, a.v, 0xb1)};
+  if constexpr (s == 8) return {_mm512_shuffle_f32x4(a.v, a.v, 0x4e)};
+}
+// Flips the sign of the lanes i that have bit s.
+template <int s>
+SWIVEL_INLINE F32x16 FlipSignLanes(F32x16 a) {
+  constexpr __mmask16 lanes = s == 1 ? 0xaaaa : s == 2 ? 0xcccc : s == 4 ? 0xf0f0 : 0xff00;
+  return {_mm512_mask_xor_ps(a.v, lanes, a.v, _mm512_set1_ps(-0.0f))};
+}
+
+SWIVEL_INLINE F32x16 SelectBits(uint32_t bits, F32x16 a, F32x16 b) { return {_mm512_mask_blend_ps(static_cast<__mmask16>(bits), b.v, a.v)}; }
+SWIVEL_INLINE uint32_t LessBits(F32x16 a, F32x16 b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ); }
+SWIVEL_INLINE uint64_t NotMinusInf64(const uint16_t* mask) {
+  const __m512i minus_inf = _mm512_set1_epi16(static_cast<short>(0xfc00));
+  const uint64_t low = _mm512_cmpneq_epi16_mask(_mm512_loadu_si512(mask), minus_inf);
+  const uint64_t high = _mm512_cmpneq_epi16_mask(_mm512_loadu_si512(mask + 32), minus_inf);
+  return low | high << 32;
+}
+
+SWIVEL_INLINE F32x16 LoadF16(const uint16_t* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))}; }
+SWIVEL_INLINE __m512i WidenU16(const void* p) { return _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p))); }
+SWIVEL_INLINE F32x16 LoadBf16(const uint16_t* p) { return {_mm512_castsi512_ps(_mm512_slli_epi32(WidenU16(p), 16))}; }
+SWIVEL_INLINE F32x16 LoadScale(const uint16_t* p) { return {_mm512_castsi512_ps(_mm512_slli_epi32(WidenU16(p), 15))}; }
+SWIVEL_INLINE F32x16 LoadI8(const int8_t* p) {
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+}
+
+SWIVEL_INLINE I32x16 ZeroI32() { return {_mm512_setzero_si512()}; }
+SWIVEL_INLINE I32x16 SetI32(int32_t x) { return {_mm512_set1_epi32(x)}; }
+SWIVEL_INLINE I32x16 LoadRaw(const void* p) { return {_mm512_loadu_si512(p)}; }
+SWIVEL_INLINE void StoreRaw(void* p, I32x16 a) { _mm512_storeu_si512(p, a.v); }
+SWIVEL_INLINE I32x16 And(I32x16 a, I32x16 b) { return {_mm512_and_si512(a.v, b.v)}; }
+SWIVEL_INLINE I32x16 Or(I32x16 a, I32x16 b) { return {_mm512_or_si512(a.v, b.v)}; }
+SWIVEL_INLINE I32x16 SubI32(I32x16 a, I32x16 b) { return {_mm512_sub_epi32(a.v, b.v)}; }
+SWIVEL_INLINE I32x16 ShiftLeft32(I32x16 a, int n) { return {_mm512_sll_epi32(a.v, _mm_cvtsi32_si128(n))}; }
+SWIVEL_INLINE I32x16 ShiftRight32(I32x16 a, int n) { return {_mm512_srl_epi32(a.v, _mm_cvtsi32_si128(n))}; }
+SWIVEL_INLINE F32x16 ToFloat(I32x16 a) { return {_mm512_cvtepi32_ps(a.v)}; }
+// Adds 1 to the lanes of `count` where x >= threshold.
+SWIVEL_INLINE I32x16 CountAtLeast(I32x16 count, F32x16 x, F32x16 threshold) {
+  return {_mm512_mask_sub_epi32(count.v, _mm512_cmp_ps_mask(x.v, threshold.v, _CMP_GE_OQ), count.v, _mm512_set1_epi32(-1))};
+}
+SWIVEL_INLINE void StoreLowBytes(uint8_t* p, I32x16 a) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v)); }
+SWIVEL_INLINE void StoreI16(int16_t* p, F32x16 a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(a.v)));
+}
+SWIVEL_INLINE void StoreI8(int8_t* p, F32x16 a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a.v)));
+}
+
+// Codes: tables repeat the codebook over all indices, so that higher bits of an index need no masking.
+struct ByteTable { __m512i v; };
+struct WordTable { __m512i v; };
+// A code's float value by its index 0..15 in the low bits of each lane.
+struct FloatTable { __m512 v; };
+SWIVEL_INLINE FloatTable MakeFloatTable(const float* sixteen) { return {_mm512_loadu_ps(sixteen)}; }
+SWIVEL_INLINE F32x16 LookupFloats(FloatTable t, I32x16 index) { return {_mm512_permutexvar_ps(index.v, t.v)}; }
+SWIVEL_INLINE ByteTable MakeByteTable(const uint8_t* sixteen) {
+  return {_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(sixteen)))};
+}
+SWIVEL_INLINE WordTable MakeWordTable(const int16_t* sixteen) {
+  return {_mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(sixteen)))};
+}
+// Each byte (word) shifted right by `shift` bits within its 16-bit half; bits above the field are left as they are. Byte fields may
+// receive bits from the neighbouring byte above the field: the lookups ignore them.
+template <int shift>
+SWIVEL_INLINE I32x16 FieldDown(I32x16 a) {
+  if constexpr (shift == 0) return a;
+  if constexpr (shift > 0) return {_mm512_srli_epi16(a.v, shift)};
+  if constexpr (shift < 0) return {_mm512_slli_epi16(a.v, -shift)};
+}
+// (low & 3) | (high & 4) of each byte or word; higher bits are undefined.
+SWIVEL_INLINE I32x16 JoinBytes(I32x16 low, I32x16 high) { return {_mm512_ternarylogic_epi32(_mm512_set1_epi8(3), low.v, high.v, 0xca)}; }
+SWIVEL_INLINE I32x16 JoinWords(I32x16 low, I32x16 high) { return {_mm512_ternarylogic_epi32(_mm512_set1_epi16(3), low.v, high.v, 0xca)}; }
+template <int bits>
+SWIVEL_INLINE I32x16 LookupBytes(ByteTable t, I32x16 index) { return {_mm512_permutexvar_epi8(index.v, t.v)}; }
+template <int bits>
+SWIVEL_INLINE I32x16 LookupWords(WordTable t, I32x16 index) { return {_mm512_permutexvar_epi16(index.v, t.v)}; }
+// acc + the sum of 4 products of table bytes and the signed bytes of q.
+SWIVEL_INLINE I32x16 DotBytes(I32x16 acc, I32x16 table_bytes, int32_t q) { return {_mm512_dpbusd_epi32(acc.v, table_bytes.v, _mm512_set1_epi32(q))}; }
+// acc + the sum of 2 products of signed words.
+SWIVEL_INLINE I32x16 DotWords(I32x16 acc, I32x16 words, int32_t pair) { return {_mm512_dpwssd_epi32(acc.v, words.v, _mm512_set1_epi32(pair))}; }

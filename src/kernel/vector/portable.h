@@ -1,0 +1,176 @@
+// The vector vocabulary in plain C++ with compiler vectors: any processor. See README.md for what each operation means.
+// Included only inside the target's namespace (targets/portable.cc), hence no include of its own.
+
+inline constexpr int kRowBlock = 2;
+inline constexpr int kVectorBlock = 1;
+inline constexpr int kByteBias = 0;
+
+typedef float FloatVector __attribute__((vector_size(64)));
+typedef int32_t IntVector __attribute__((vector_size(64)));
+typedef int16_t WordVector __attribute__((vector_size(64)));
+typedef uint16_t UnsignedWordVector __attribute__((vector_size(64)));
+typedef int8_t ByteVector __attribute__((vector_size(64)));
+
+struct F32x16 { FloatVector v; };
+struct I32x16 { IntVector v; };
+
+SWIVEL_INLINE F32x16 Zero() { return {FloatVector{}}; }
+SWIVEL_INLINE F32x16 Set(float x) { return {FloatVector{} + x}; }
+SWIVEL_INLINE F32x16 Load(const float* p) {
+  F32x16 a;
+  std::memcpy(&a, p, sizeof(a));
+  return a;
+}
+SWIVEL_INLINE void Store(float* p, F32x16 a) { std::memcpy(p, &a, sizeof(a)); }
+SWIVEL_INLINE F32x16 Add(F32x16 a, F32x16 b) { return {a.v + b.v}; }
+SWIVEL_INLINE F32x16 Sub(F32x16 a, F32x16 b) { return {a.v - b.v}; }
+SWIVEL_INLINE F32x16 Mul(F32x16 a, F32x16 b) { return {a.v * b.v}; }
+SWIVEL_INLINE F32x16 Div(F32x16 a, F32x16 b) { return {a.v / b.v}; }
+SWIVEL_INLINE F32x16 MulAdd(F32x16 a, F32x16 b, F32x16 c) { return {a.v * b.v + c.v}; }
+SWIVEL_INLINE F32x16 Min(F32x16 a, F32x16 b) { return {a.v < b.v ? a.v : b.v}; }
+SWIVEL_INLINE F32x16 Max(F32x16 a, F32x16 b) { return {a.v > b.v ? a.v : b.v}; }
+SWIVEL_INLINE F32x16 Abs(F32x16 a) { return {reinterpret_cast<FloatVector>(reinterpret_cast<IntVector>(a.v) & 0x7fffffff)}; }
+// Adding and subtracting 1.5 * 2^23 rounds to nearest even for |a| < 2^22, which holds where the kernels round.
+SWIVEL_INLINE F32x16 Round(F32x16 a) { return {(a.v + 12582912.0f) - 12582912.0f}; }
+SWIVEL_INLINE IntVector ToInt(F32x16 a) { return __builtin_convertvector(Round(a).v, IntVector); }
+SWIVEL_INLINE F32x16 ScalePow2(F32x16 a, F32x16 whole) { return {a.v * reinterpret_cast<FloatVector>((ToInt(whole) + 127) << 23)}; }
+SWIVEL_INLINE float ReduceAdd(F32x16 a) {
+  float lanes[16];
+  Store(lanes, a);
+  for (int half = 8; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  }
+  return lanes[0];
+}
+SWIVEL_INLINE float ReduceMax(F32x16 a) {
+  float largest = a.v[0];
+  for (int i = 1; i < 16; ++i) largest = largest > a.v[i] ? largest : a.v[i];
+  return largest;
+}
+
+template <int s>
+SWIVEL_INLINE F32x16 SwapLanes(F32x16 a) {
+  F32x16 swapped;
+  for (int i = 0; i < 16; ++i) swapped.v[i] = a.v[i ^ s];
+  return swapped;
+}
+template <int s>
+SWIVEL_INLINE F32x16 FlipSignLanes(F32x16 a) {
+  for (int i = 0; i < 16; ++i) a.v[i] = (i & s) != 0 ? -a.v[i] : a.v[i];
+  return a;
+}
+
+SWIVEL_INLINE F32x16 SelectBits(uint32_t bits, F32x16 a, F32x16 b) {
+  const IntVector bit = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
+  return {((IntVector{} + static_cast<int32_t>(bits)) & bit) != 0 ? a.v : b.v};
+}
+SWIVEL_INLINE uint32_t LessBits(F32x16 a, F32x16 b) {
+  uint32_t bits = 0;
+  for (int i = 0; i < 16; ++i) bits |= static_cast<uint32_t>(a.v[i] < b.v[i]) << i;
+  return bits;
+}
+SWIVEL_INLINE uint64_t NotMinusInf64(const uint16_t* mask) {
+  uint64_t bits = 0;
+  for (int i = 0; i < 64; ++i) bits |= static_cast<uint64_t>(mask[i] != 0xfc00) << i;
+  return bits;
+}
+
+SWIVEL_INLINE F32x16 LoadF16(const uint16_t* p) {
+  F32x16 a;
+  for (int i = 0; i < 16; ++i) a.v[i] = F32FromF16(p[i]);
+  return a;
+}
+template <int shift>
+SWIVEL_INLINE F32x16 WidenU16(const uint16_t* p) {
+  IntVector bits;
+  for (int i = 0; i < 16; ++i) bits[i] = static_cast<int32_t>(static_cast<uint32_t>(p[i]) << shift);
+  return {reinterpret_cast<FloatVector>(bits)};
+}
+SWIVEL_INLINE F32x16 LoadBf16(const uint16_t* p) { return WidenU16<16>(p); }
+SWIVEL_INLINE F32x16 LoadScale(const uint16_t* p) { return WidenU16<15>(p); }
+SWIVEL_INLINE F32x16 LoadI8(const int8_t* p) {
+  F32x16 a;
+  for (int i = 0; i < 16; ++i) a.v[i] = p[i];
+  return a;
+}
+
+SWIVEL_INLINE I32x16 ZeroI32() { return {IntVector{}}; }
+SWIVEL_INLINE I32x16 SetI32(int32_t x) { return {IntVector{} + x}; }
+SWIVEL_INLINE I32x16 LoadRaw(const void* p) {
+  I32x16 a;
+  std::memcpy(&a, p, sizeof(a));
+  return a;
+}
+SWIVEL_INLINE void StoreRaw(void* p, I32x16 a) { std::memcpy(p, &a, sizeof(a)); }
+SWIVEL_INLINE I32x16 And(I32x16 a, I32x16 b) { return {a.v & b.v}; }
+SWIVEL_INLINE I32x16 Or(I32x16 a, I32x16 b) { return {a.v | b.v}; }
+SWIVEL_INLINE I32x16 SubI32(I32x16 a, I32x16 b) { return {a.v - b.v}; }
+SWIVEL_INLINE I32x16 ShiftLeft32(I32x16 a, int n) { return {a.v << n}; }
+SWIVEL_INLINE I32x16 ShiftRight32(I32x16 a, int n) {
+  typedef uint32_t UnsignedVector __attribute__((vector_size(64)));
+  return {reinterpret_cast<IntVector>(reinterpret_cast<UnsignedVector>(a.v) >> n)};
+}
+SWIVEL_INLINE F32x16 ToFloat(I32x16 a) { return {__builtin_convertvector(a.v, FloatVector)}; }
+SWIVEL_INLINE I32x16 CountAtLeast(I32x16 count, F32x16 x, F32x16 threshold) { return {count.v - (x.v >= threshold.v)}; }
+SWIVEL_INLINE void StoreLowBytes(uint8_t* p, I32x16 a) {
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<uint8_t>(a.v[i]);
+}
+SWIVEL_INLINE void StoreI16(int16_t* p, F32x16 a) {
+  const IntVector whole = ToInt(a);
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<int16_t>(whole[i]);
+}
+SWIVEL_INLINE void StoreI8(int8_t* p, F32x16 a) {
+  const IntVector whole = ToInt(a);
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(whole[i]);
+}
+
+struct ByteTable { const uint8_t* v; };
+struct WordTable { const int16_t* v; };
+struct FloatTable { const float* v; };
+SWIVEL_INLINE FloatTable MakeFloatTable(const float* sixteen) { return {sixteen}; }
+SWIVEL_INLINE F32x16 LookupFloats(FloatTable t, I32x16 index) {
+  F32x16 a;
+  for (int i = 0; i < 16; ++i) a.v[i] = t.v[index.v[i] & 15];
+  return a;
+}
+SWIVEL_INLINE ByteTable MakeByteTable(const uint8_t* sixteen) { return {sixteen}; }
+SWIVEL_INLINE WordTable MakeWordTable(const int16_t* sixteen) { return {sixteen}; }
+template <int shift>
+SWIVEL_INLINE I32x16 FieldDown(I32x16 a) {
+  const UnsignedWordVector words = reinterpret_cast<UnsignedWordVector>(a.v);
+  if constexpr (shift < 0) return {reinterpret_cast<IntVector>(words << -shift)};
+  if constexpr (shift >= 0) return {reinterpret_cast<IntVector>(words >> shift)};
+}
+SWIVEL_INLINE I32x16 JoinBytes(I32x16 low, I32x16 high) { return {(low.v & 0x03030303) | (high.v & ~0x03030303)}; }
+SWIVEL_INLINE I32x16 JoinWords(I32x16 low, I32x16 high) { return {(low.v & 0x00030003) | (high.v & ~0x00030003)}; }
+template <int bits>
+SWIVEL_INLINE I32x16 LookupBytes(ByteTable t, I32x16 index) {
+  uint8_t bytes[64];
+  std::memcpy(bytes, &index, 64);
+  for (uint8_t& byte : bytes) byte = t.v[byte & ((1 << bits) - 1)];
+  return LoadRaw(bytes);
+}
+template <int bits>
+SWIVEL_INLINE I32x16 LookupWords(WordTable t, I32x16 index) {
+  int16_t words[32];
+  std::memcpy(words, &index, 64);
+  for (int16_t& word : words) word = t.v[word & ((1 << bits) - 1)];
+  return LoadRaw(words);
+}
+// Products in even and odd 16-bit halves: the shape that compilers turn into multiply-add instructions.
+SWIVEL_INLINE I32x16 DotBytes(I32x16 acc, I32x16 levels, int32_t q) {
+  int8_t bytes[64];
+  std::memcpy(bytes, &levels, 64);
+  const int16_t q0 = static_cast<int8_t>(q), q1 = static_cast<int8_t>(q >> 8), q2 = static_cast<int8_t>(q >> 16), q3 = static_cast<int8_t>(q >> 24);
+  int32_t sums[16];
+  for (int i = 0; i < 16; ++i) sums[i] = bytes[4 * i] * q0 + bytes[4 * i + 1] * q1 + bytes[4 * i + 2] * q2 + bytes[4 * i + 3] * q3;
+  return {acc.v + LoadRaw(sums).v};
+}
+SWIVEL_INLINE I32x16 DotWords(I32x16 acc, I32x16 words, int32_t pair) {
+  int16_t halves[32];
+  std::memcpy(halves, &words, 64);
+  const int32_t w0 = static_cast<int16_t>(pair), w1 = static_cast<int16_t>(pair >> 16);
+  int32_t sums[16];
+  for (int i = 0; i < 16; ++i) sums[i] = halves[2 * i] * w0 + halves[2 * i + 1] * w1;
+  return {acc.v + LoadRaw(sums).v};
+}
