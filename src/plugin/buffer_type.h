@@ -1,0 +1,19 @@
+// The buffer type "SWIVEL": sizes and allocations. Its vtable is the one structure whose layout differs between hosts.
+#ifndef SWIVEL_PLUGIN_BUFFER_TYPE_H_
+#define SWIVEL_PLUGIN_BUFFER_TYPE_H_
+
+#include "ggml-backend-impl.h"
+
+namespace swivel::plugin {
+
+ggml_backend_buffer_type_t OurBufferType();
+
+// Lays the vtable out for the host's API version. Precondition: BindHost has accepted that version.
+void InitBufferType(ggml_backend_dev_t device);
+
+// The graph of a context has been planned on this thread: the next cache that is allocated here belongs to another context.
+void CloseContextOfThread();
+
+}  // namespace swivel::plugin
+
+#endif  // SWIVEL_PLUGIN_BUFFER_TYPE_H_

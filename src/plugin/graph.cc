@@ -1,0 +1,204 @@
+#include "plugin/graph.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "plugin/flash_attention.h"
+#include "plugin/host.h"
+#include "plugin/kv_caches.h"
+#include "plugin/kv_names.h"
+#include "plugin/log.h"
+#include "plugin/shadow.h"
+#include "plugin/trace.h"
+
+namespace swivel::plugin {
+namespace {
+
+// Most tensors of a graph are activations in a buffer of ours; the name test keeps them away from the caches' lock.
+KvTensor* FindFast(const ggml_tensor* tensor, size_t* offset = nullptr) {
+  const ggml_tensor* root = RootOf(tensor);
+  return HasCacheName(root) && InOurBuffer(root) ? caches().Find(tensor, offset) : nullptr;
+}
+
+bool Grow(LazyMemory* memory, size_t bytes) {
+  if (memory->size() >= bytes) return true;
+  auto larger = LazyMemory::Reserve(bytes + bytes / 2);
+  if (!larger.ok()) {
+    Say(larger.status().message());
+    return false;
+  }
+  *memory = std::move(*larger);
+  return true;
+}
+
+size_t RoundTo64(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+bool Is(const ggml_tensor* node, int op) { return static_cast<int>(node->op) == op; }
+
+}  // namespace
+
+ggml_status GraphRunner::Compute(ggml_cgraph* graph) {
+  Inspect(graph);
+  if (kv_nodes_.empty()) return host().ggml_backend_graph_compute(cpu_, graph);
+
+  Replace(graph);
+  ggml_status status = BindPlans() ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
+  int begin = 0;
+  for (size_t i = 0; i < shadow_nodes_.size() && status == GGML_STATUS_SUCCESS; ++i) {
+    status = RunRange(graph, begin, shadow_nodes_[i]);
+    if (status == GGML_STATUS_SUCCESS) status = RunShadow(graph, shadow_nodes_[i]);
+    begin = shadow_nodes_[i] + 1;
+  }
+  if (status == GGML_STATUS_SUCCESS) status = RunRange(graph, begin, graph->n_nodes);
+  Restore(graph);
+  if (bad_index_.exchange(false)) {
+    SayOnce("the host stored a row outside of its KV cache");
+    status = GGML_STATUS_FAILED;
+  }
+  return status;
+}
+
+void GraphRunner::Inspect(ggml_cgraph* graph) {
+  kv_nodes_.clear();
+  tensors_.clear();
+  bool all_packed = true;
+  for (int i = 0; i < graph->n_nodes; ++i) {
+    const ggml_tensor* node = graph->nodes[i];
+    if (host().IsViewOp(node)) continue;
+    const size_t before = tensors_.size();
+    if (KvTensor* kv = FindFast(node); kv != nullptr) tensors_.push_back(kv);
+    for (const ggml_tensor* source : node->src) {
+      if (source == nullptr) continue;
+      if (KvTensor* kv = FindFast(source); kv != nullptr) tensors_.push_back(kv);
+    }
+    if (tensors_.size() == before) continue;
+    kv_nodes_.push_back(i);
+    if (TraceOn()) TraceNode(node);
+    if (Is(node, host().op.flash_attn_ext)) {
+      if (Status status = caches().Learn(node); !status.ok()) SayOnce(status.message() + "; the tensor stays f16");
+    }
+    for (size_t j = before; j < tensors_.size(); ++j) all_packed = all_packed && tensors_[j]->store() != nullptr;
+  }
+  if (!all_packed) caches().CreateStores(tensors_);
+}
+
+void GraphRunner::Replace(ggml_cgraph* graph) {
+  // Pointers into these go into the graph: no growth after this.
+  copies_.clear();
+  copies_.reserve(kv_nodes_.size());
+  set_rows_.clear();
+  set_rows_.reserve(kv_nodes_.size());
+  plans_.clear();
+  plans_.reserve(kv_nodes_.size());
+  originals_.clear();
+  shadow_nodes_.clear();
+  for (const int index : kv_nodes_) {
+    const ggml_tensor* node = graph->nodes[index];
+    const bool served = Is(node, host().op.set_rows)         ? ReplaceSetRows(graph, index)
+                        : Is(node, host().op.flash_attn_ext) ? ReplaceAttention(graph, index)
+                                                             : false;
+    if (!served) shadow_nodes_.push_back(index);
+  }
+}
+
+void GraphRunner::Restore(ggml_cgraph* graph) {
+  for (const auto& [index, node] : originals_) graph->nodes[index] = node;
+}
+
+void GraphRunner::Substitute(ggml_cgraph* graph, int index, ggml_custom_op_t function, void* userdata) {
+  ggml_tensor* original = graph->nodes[index];
+  ggml_tensor& copy = copies_.emplace_back(*original);
+  copy.op = static_cast<ggml_op>(host().op.custom);
+  const ggml_custom_op_params params = {function, GGML_N_TASKS_MAX, userdata};
+  static_assert(sizeof(params) <= sizeof(copy.op_params));
+  std::memset(copy.op_params, 0, sizeof(copy.op_params));
+  std::memcpy(copy.op_params, &params, sizeof(params));
+  originals_.emplace_back(index, original);
+  graph->nodes[index] = &copy;
+}
+
+bool GraphRunner::ReplaceSetRows(ggml_cgraph* graph, int index) {
+  const ggml_tensor* node = graph->nodes[index];
+  size_t offset = 0;
+  KvTensor* kv = FindFast(node, &offset);
+  SetRowsTask task;
+  if (kv == nullptr || kv->store() == nullptr || !DescribeSetRows(node, kv, offset, &task)) return false;
+  task.bad_index = &bad_index_;
+  Substitute(graph, index, RunSetRows, &set_rows_.emplace_back(task));
+  kv->buffer().counters.set_rows.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+bool GraphRunner::ReplaceAttention(ggml_cgraph* graph, int index) {
+  const ggml_tensor* node = graph->nodes[index];
+  size_t k_offset = 0, v_offset = 0;
+  const KvTensor* k = FindFast(node->src[1], &k_offset);
+  const KvTensor* v = FindFast(node->src[2], &v_offset);
+  if (k == nullptr || v == nullptr || k->store() == nullptr || v->store() == nullptr) return false;
+  AttendArgs args;
+  if (!DescribeAttention(node, *k, k_offset, *v, v_offset, &args)) return false;
+  AttendPlan& plan = plans_.emplace_back();
+  if (Status status = AttendPlan::Make(args, num_threads_, &plan); !status.ok()) {
+    SayOnce(status.message());
+    plans_.pop_back();
+    return false;
+  }
+  Substitute(graph, index, RunAttention, &plan);
+  k->buffer().counters.flash_attention.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+bool GraphRunner::BindPlans() {
+  // The nodes run one after the other, so they share the scratch; there is no moment between two nodes at which counters could be
+  // reset, so each plan has its own.
+  size_t counter_bytes = 0, scratch_bytes = 0;
+  for (const AttendPlan& plan : plans_) {
+    counter_bytes += RoundTo64(plan.CounterBytes());
+    scratch_bytes = std::max(scratch_bytes, plan.ScratchBytes());
+  }
+  if (!Grow(&counters_, counter_bytes) || !Grow(&scratch_, scratch_bytes)) return false;
+  uint8_t* counters = counters_.data();
+  for (AttendPlan& plan : plans_) {
+    plan.Bind(counters, scratch_.data());
+    counters += RoundTo64(plan.CounterBytes());
+  }
+  return true;
+}
+
+ggml_status GraphRunner::RunRange(ggml_cgraph* graph, int begin, int end) {
+  if (begin == end) return GGML_STATUS_SUCCESS;
+  if (begin == 0 && end == graph->n_nodes) return host().ggml_backend_graph_compute(cpu_, graph);
+  ggml_cgraph part = *graph;
+  part.nodes = graph->nodes + begin;
+  part.n_nodes = end - begin;
+  part.leafs = nullptr;
+  part.n_leafs = 0;
+  part.uid = 0;
+  return host().ggml_backend_graph_compute(cpu_, &part);
+}
+
+ggml_status GraphRunner::RunShadow(ggml_cgraph* graph, int index) {
+  ggml_tensor* node = graph->nodes[index];
+  for (int i = -1; i < GGML_MAX_SRC; ++i) {
+    const ggml_tensor* tensor = i < 0 ? node : node->src[i];
+    const KvTensor* kv = tensor != nullptr ? FindFast(tensor) : nullptr;
+    if (kv == nullptr) continue;
+    if (kv->store() != nullptr) {
+      kv->buffer().counters.shadow.fetch_add(1, std::memory_order_relaxed);
+    } else if (!Is(node, host().op.set_rows)) {
+      SayOnce(std::string(host().ggml_op_name(node->op)) + " reads " + kv->name() + ", which no flash attention has read: it stays f16");
+    }
+    break;
+  }
+  Shadow shadow;
+  if (Status status = shadow.Attach(node); !status.ok()) {
+    Say(status.message());
+    return GGML_STATUS_ALLOC_FAILED;
+  }
+  const ggml_status status = RunRange(graph, index, index + 1);
+  shadow.Detach();
+  return status;
+}
+
+}  // namespace swivel::plugin

@@ -1,0 +1,69 @@
+// The ggml of the program that loaded us, reached without linking it.
+//
+// Hosts differ in how they carry ggml: shared libraries in or out of the global scope, one Python extension that holds everything,
+// unversioned sonames. A plugin with an undefined ggml symbol loads only in some of them, so there is none: the functions are looked up
+// at run time in the object that called ggml_backend_init. Struct layouts and op numbers are probed, and a host that is not known is
+// refused before anything is registered.
+#ifndef SWIVEL_PLUGIN_HOST_H_
+#define SWIVEL_PLUGIN_HOST_H_
+
+#include "base/status.h"
+#include "ggml-backend-impl.h"
+#include "ggml.h"
+
+namespace swivel::plugin {
+
+#define SWIVEL_HOST_FUNCTIONS(X) \
+  X(ggml_backend_buffer_init)    \
+  X(ggml_backend_dev_backend_reg) \
+  X(ggml_backend_dev_by_type)    \
+  X(ggml_backend_dev_init)       \
+  X(ggml_backend_dev_memory)     \
+  X(ggml_backend_dev_supports_buft) \
+  X(ggml_backend_dev_supports_op) \
+  X(ggml_backend_free)           \
+  X(ggml_backend_graph_compute)  \
+  X(ggml_backend_reg_by_name)    \
+  X(ggml_backend_reg_get_proc_address) \
+  X(ggml_nbytes)                 \
+  X(ggml_op_name)                \
+  X(ggml_tensor_overhead)        \
+  X(ggml_type_name)              \
+  X(ggml_version)
+
+struct Host {
+#define X(function) decltype(&::function) function = nullptr;
+  SWIVEL_HOST_FUNCTIONS(X)
+#undef X
+
+  ggml_backend_dev_t cpu = nullptr;  // the host's CPU device: it computes everything that is not ours
+  int api_version = 0;               // 2 or 3; decides the layout of ggml_backend_buffer_type_i
+
+  // Op numbers of this host, found by name: they move between versions.
+  struct {
+    int none = -1, view = -1, reshape = -1, permute = -1, transpose = -1;
+    int set_rows = -1, flash_attn_ext = -1, mul_mat = -1, custom = -1;
+  } op;
+
+  // Ops that only rename memory; the host never executes them.
+  bool IsViewOp(const ggml_tensor* tensor) const {
+    const int id = static_cast<int>(tensor->op);
+    return id == op.none || id == op.view || id == op.reshape || id == op.permute || id == op.transpose;
+  }
+
+  // A function that the CPU backend offers by name, or null.
+  template <class Function>
+  Function CpuFunction(const char* name) const {
+    return reinterpret_cast<Function>(ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(cpu), name));
+  }
+};
+
+// Fills host() from the object that holds the address `caller`. Errors: kUnsupported with what is missing or unknown.
+Status BindHost(const void* caller);
+
+// The bound host. Precondition: BindHost has succeeded.
+const Host& host();
+
+}  // namespace swivel::plugin
+
+#endif  // SWIVEL_PLUGIN_HOST_H_

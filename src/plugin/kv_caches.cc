@@ -1,0 +1,173 @@
+#include "plugin/kv_caches.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <mutex>
+#include <set>
+
+#include "plugin/buffer_type.h"
+#include "plugin/host.h"
+#include "plugin/log.h"
+
+namespace swivel::plugin {
+
+KvCaches& caches() {
+  static auto* all = new KvCaches;
+  return *all;
+}
+
+bool InOurBuffer(const ggml_tensor* root) { return root->buffer != nullptr && root->buffer->buft == OurBufferType(); }
+
+KvBuffer* BufferOf(const ggml_tensor* root) { return InOurBuffer(root) ? static_cast<KvBuffer*>(root->buffer->context) : nullptr; }
+
+void KvCaches::Add(KvBuffer* buffer) {
+  std::lock_guard lock(mutex_);
+  buffers_.push_back(buffer);
+}
+
+void KvCaches::Remove(KvBuffer* buffer) {
+  std::lock_guard lock(mutex_);
+  std::erase(buffers_, buffer);
+}
+
+int KvCaches::NewContext() {
+  std::lock_guard lock(mutex_);
+  return ++last_context_;
+}
+
+KvTensor* KvCaches::Register(KvBuffer* buffer, const ggml_tensor* root) {
+  auto* address = static_cast<uint8_t*>(root->data);
+  auto tensor = std::make_unique<KvTensor>(buffer, *root, !buffer->sized_by_us);
+  if (buffer->written_unknown) tensor->MarkWritten();
+  return (buffer->tensors[address] = std::move(tensor)).get();
+}
+
+KvTensor* KvCaches::Find(const ggml_tensor* tensor, size_t* offset) {
+  const ggml_tensor* root = RootOf(tensor);
+  KvBuffer* buffer = BufferOf(root);
+  if (buffer == nullptr || root->data == nullptr || !HasCacheName(root)) return nullptr;
+  auto* address = static_cast<uint8_t*>(root->data);
+
+  std::lock_guard lock(mutex_);
+  if (IsPackableRoot(root)) {
+    if (offset != nullptr) *offset = tensor->view_src != nullptr ? tensor->view_offs : 0;
+    const auto known = buffer->tensors.find(address);
+    return known != buffer->tensors.end() ? known->second.get() : Register(buffer, root);
+  }
+  // An RPC server rebuilds the tensor of a set, get or copy request without view_src: "cache_k_l0 (view)" whose data is root + offset.
+  // Addresses tell, because an RPC client gives every tensor its full size.
+  if (buffer->sized_by_us) return nullptr;
+  auto next = buffer->tensors.upper_bound(address);
+  if (next == buffer->tensors.begin()) return nullptr;
+  KvTensor* known = std::prev(next)->second.get();
+  const size_t distance = static_cast<size_t>(address - known->address());
+  if (distance >= known->nominal_bytes()) return nullptr;
+  if (offset != nullptr) *offset = distance + (tensor->view_src != nullptr ? tensor->view_offs : 0);
+  return known;
+}
+
+const Codec& KvCaches::CodecOf(const KvTensor& tensor) {
+  const KvBuffer& own = tensor.buffer();
+  std::set<int> layers;
+  for (const KvBuffer* buffer : buffers_) {
+    if (buffer != &own && (own.context == 0 || buffer->context != own.context)) continue;
+    for (const auto& entry : buffer->tensors) layers.insert(entry.second->layer());
+  }
+  const auto ordinal = std::distance(layers.begin(), layers.find(tensor.layer()));
+  return GetCodec(own.spec.CodecFor(tensor.side(), static_cast<int>(ordinal), static_cast<int>(layers.size())));
+}
+
+Status KvCaches::Learn(const ggml_tensor* attention) {
+  const ggml_tensor* k_view = attention->src[1];
+  const ggml_tensor* v_view = attention->src[2];
+  KvTensor* k = Find(k_view);
+  KvTensor* v = Find(v_view);
+  if (k == nullptr || v == nullptr) return {};
+  if (k == v) {
+    return Status::Unsupported("layer " + std::to_string(k->layer()) +
+                               " keeps K and V in one tensor (multi-head latent attention), which the plugin does not serve yet; run this "
+                               "model without it");
+  }
+  std::lock_guard lock(mutex_);
+  for (const auto& [tensor, view] : {std::pair{k, k_view}, std::pair{v, v_view}}) {
+    if (Status status = tensor->Learn(static_cast<int>(view->ne[0]), static_cast<int>(view->ne[2])); !status.ok()) return status;
+    if (tensor->checked()) continue;
+    const Codec& codec = CodecOf(*tensor);
+    if (Status status = CheckWidth(codec, tensor->width()); !status.ok()) {
+      return Status::Unsupported(status.message() + " (" + tensor->name() + "); choose another codec by SWIVEL_KV");
+    }
+    tensor->SetChecked();
+  }
+  return {};
+}
+
+void KvCaches::CreateStores(std::span<KvTensor* const> tensors) {
+  std::lock_guard lock(mutex_);
+  std::set<int> contexts;
+  for (KvTensor* tensor : tensors) {
+    if (tensor->width() == 0 || tensor->store() != nullptr) continue;
+    // Buffers that came through RPC carry no names; the first graph that reads them tells which belong together.
+    if (tensor->buffer().context == 0) {
+      const int context = ++last_context_;
+      for (KvTensor* other : tensors) {
+        if (other->buffer().context == 0) other->buffer().context = context;
+      }
+    }
+    contexts.insert(tensor->buffer().context);
+  }
+  for (const int context : contexts) CreateStoresOfContext(context);
+}
+
+void KvCaches::CreateStoresOfContext(int context) {
+  int created = 0;
+  size_t packed_bytes = 0, f16_bytes = 0;
+  std::string spec;
+  for (KvBuffer* buffer : buffers_) {
+    if (buffer->context != context) continue;
+    spec = buffer->spec.ToString();
+    for (auto& entry : buffer->tensors) {
+      KvTensor& tensor = *entry.second;
+      if (tensor.width() == 0 || tensor.store() != nullptr) continue;
+      if (Status status = tensor.Pack(CodecOf(tensor), buffer->spec.ScaleFor(tensor.side())); !status.ok()) {
+        SayOnce(tensor.name() + " stays uncompressed: " + status.message());
+        continue;
+      }
+      ++created;
+      packed_bytes += tensor.store()->CapacityBytes();
+      f16_bytes += tensor.nominal_bytes();
+    }
+  }
+  if (created == 0) return;
+  std::replace(spec.begin(), spec.end(), ',', ' ');
+  char line[512];
+  std::snprintf(line, sizeof(line), "KV cache %d tensors, %s, %.2f bits per value, %.1f MiB where f16 takes %.1f MiB", created, spec.c_str(),
+                16.0 * static_cast<double>(packed_bytes) / static_cast<double>(f16_bytes), static_cast<double>(packed_bytes) / 1048576.0,
+                static_cast<double>(f16_bytes) / 1048576.0);
+  Say(line);
+}
+
+bool KvCaches::CopyRows(KvTensor* from, size_t from_offset, KvTensor* to, size_t to_offset, size_t size) {
+  const GroupStore* source = from->store();
+  GroupStore* target = to->store();
+  if (source == nullptr || target == nullptr) return false;
+  const auto& a = source->shape();
+  const auto& b = target->shape();
+  const bool same_layout = &source->codec() == &target->codec() && source->side() == target->side() && a.width == b.width &&
+                           a.num_heads == b.num_heads && a.num_cells == b.num_cells && a.num_streams == b.num_streams;
+  const size_t row = from->row_bytes();
+  if (!same_layout || from_offset % row != 0 || to_offset % row != 0 || size % row != 0) return false;
+  if (source == target) {
+    if (from_offset == to_offset) return true;
+    if (from_offset < to_offset + size && to_offset < from_offset + size) return false;
+  }
+  target->CopyCells(*source, static_cast<int64_t>(from_offset / row), static_cast<int64_t>(to_offset / row), static_cast<int64_t>(size / row));
+  return true;
+}
+
+void KvCaches::Clear(KvBuffer* buffer, uint8_t byte) {
+  std::lock_guard lock(mutex_);
+  buffer->written_unknown = byte != 0;
+  for (auto& entry : buffer->tensors) entry.second->Fill(byte);
+}
+
+}  // namespace swivel::plugin

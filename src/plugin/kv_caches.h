@@ -1,0 +1,93 @@
+// All live buffers of the plugin and the KV tensors in them; the only state that contexts share.
+//
+// Goals: find the KvTensor behind any ggml tensor, learn head widths from attention nodes, create the packed stores of a context at once.
+// One mutex guards the lists; it is never held while kernels run.
+#ifndef SWIVEL_PLUGIN_KV_CACHES_H_
+#define SWIVEL_PLUGIN_KV_CACHES_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/lazy_memory.h"
+#include "cache/spec.h"
+#include "ggml-backend-impl.h"
+#include "plugin/kv_tensor.h"
+
+namespace swivel::plugin {
+
+struct Counters {
+  std::atomic<uint64_t> set_rows{0};
+  std::atomic<uint64_t> flash_attention{0};
+  std::atomic<uint64_t> shadow{0};
+};
+
+// What stands behind one ggml buffer of ours: ordinary memory for ordinary tensors (activations, weights that come through RPC), and
+// the KV tensors, whose place in that memory is never touched once they are packed.
+struct KvBuffer {
+  LazyMemory memory;
+  size_t size = 0;
+  CacheSpec spec;  // in force when the buffer was allocated
+  // Buffers of one llama context share a number (a sliding-window model has two caches); 0: not known yet (RPC).
+  int context = 0;
+  bool sized_by_us = false;      // get_alloc_size answered for its tensors: they have packed sizes
+  std::atomic<bool> written_unknown{false};  // bytes came for a cache tensor before its root was seen (RPC)
+  std::map<uint8_t*, std::unique_ptr<KvTensor>> tensors;
+  Counters counters;
+};
+
+class KvCaches {
+ public:
+  void Add(KvBuffer* buffer);
+  void Remove(KvBuffer* buffer);
+
+  // A number for the buffers of a new context.
+  int NewContext();
+
+  // The KV tensor whose memory `tensor` (a root, a view, or through RPC a view without view_src) shows; *offset = where it starts in
+  // the f16 image. Null for everything else. Roots are registered when they are first seen with their data.
+  KvTensor* Find(const ggml_tensor* tensor, size_t* offset = nullptr);
+
+  // Learns from a FLASH_ATTN_EXT node. Errors: kUnsupported or kInvalidArgument when the plugin cannot serve this attention; the message
+  // is for the user. Tensors that are not (yet) ours are ignored.
+  Status Learn(const ggml_tensor* attention);
+
+  // Creates the stores of every learnt tensor in the contexts of `tensors`, says so in one line a context. A tensor that cannot be
+  // packed stays plain, loudly.
+  void CreateStores(std::span<KvTensor* const> tensors);
+
+  // Whole rows between two packed tensors of one shape; false: not possible, the host then copies through f16.
+  bool CopyRows(KvTensor* from, size_t from_offset, KvTensor* to, size_t to_offset, size_t size);
+
+  void Clear(KvBuffer* buffer, uint8_t byte);
+
+  // JSON text about every live cache; see docs/plugin.md.
+  std::string Report();
+
+ private:
+  KvTensor* Register(KvBuffer* buffer, const ggml_tensor* root);
+  // The codec of a tensor; layers are counted over the KV tensors of its context.
+  const Codec& CodecOf(const KvTensor& tensor);
+  void CreateStoresOfContext(int context);
+
+  std::mutex mutex_;
+  std::vector<KvBuffer*> buffers_;
+  int last_context_ = 0;
+};
+
+// The process's caches. Never destroyed: a host may free its buffers while the process exits.
+KvCaches& caches();
+
+// The KvBuffer behind a ggml buffer, null when it is not ours or is a zero-size dummy of the memory-fit step.
+KvBuffer* BufferOf(const ggml_tensor* root);
+// True when the tensor's buffer, dummies included, is of our type.
+bool InOurBuffer(const ggml_tensor* root);
+
+}  // namespace swivel::plugin
+
+#endif  // SWIVEL_PLUGIN_KV_CACHES_H_

@@ -1,0 +1,35 @@
+// SET_ROWS on a packed cache: the batch's new K or V rows are encoded into their cells.
+#ifndef SWIVEL_PLUGIN_SET_ROWS_H_
+#define SWIVEL_PLUGIN_SET_ROWS_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "ggml.h"
+#include "plugin/kv_tensor.h"
+
+namespace swivel::plugin {
+
+struct SetRowsTask {
+  GroupStore* store = nullptr;
+  const uint8_t* rows = nullptr;  // f32
+  size_t row_stride = 0;
+  const uint8_t* indices = nullptr;
+  size_t index_stride = 0;
+  bool wide_indices = true;  // int64_t, else int32_t
+  int64_t num_rows = 0;
+  int64_t first_cell = 0;  // of the view that is written
+  int64_t total_cells = 0;
+  std::atomic<bool>* bad_index = nullptr;
+};
+
+// Describes the node `set_rows`, whose destination starts at `offset` in the f16 image of `tensor`. False: a form that is not served
+// here (the shadow path then is). Precondition: `tensor` is packed.
+bool DescribeSetRows(const ggml_tensor* set_rows, KvTensor* tensor, size_t offset, SetRowsTask* task);
+
+// One thread's share; a ggml_custom_op_t whose userdata is a SetRowsTask. An index outside the cache sets *bad_index and writes nothing.
+void RunSetRows(ggml_tensor* target, int thread, int num_threads, void* task);
+
+}  // namespace swivel::plugin
+
+#endif  // SWIVEL_PLUGIN_SET_ROWS_H_

@@ -1,0 +1,24 @@
+// What the user asked for: read once from the environment, the spec also changeable by the host program.
+#ifndef SWIVEL_PLUGIN_SETTINGS_H_
+#define SWIVEL_PLUGIN_SETTINGS_H_
+
+#include <string>
+
+#include "base/status.h"
+#include "cache/spec.h"
+#include "kernel/kernels.h"
+
+namespace swivel::plugin {
+
+// SWIVEL_KV (default turbo4), SWIVEL_TARGET, SWIVEL_LOG. Errors: those of ParseSpec and ChooseTarget.
+Status ReadEnvironment();
+
+// The spec that the next cache gets. Thread safe.
+CacheSpec CurrentSpec();
+Status SetSpec(const std::string& text);
+
+const Kernels& kernels();
+
+}  // namespace swivel::plugin
+
+#endif  // SWIVEL_PLUGIN_SETTINGS_H_
