@@ -15,6 +15,9 @@ endfunction()
 function(swivel_setup target)
   # Contraction into FMA would make the scalar specification depend on the compiler; kernels ask for FMA by name.
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wno-ignored-attributes -ffp-contract=off)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE -Wno-restrict)  # GCC bug 105651: false alarms inside std::string
+  endif()
   if(SWIVEL_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()

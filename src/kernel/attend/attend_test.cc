@@ -1,0 +1,388 @@
+// Attention kernels of every target against the double-precision reference, at odd sizes.
+#include "kernel/attend/attend.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <thread>
+#include <vector>
+
+#include "base/half.h"
+#include "base/random.h"
+#include "cache/group_store.h"
+#include "kernel/attend/reference.h"
+
+namespace swivel {
+namespace {
+
+constexpr uint16_t kMinusInf = 0xfc00;
+
+struct Case {
+  const char* k = "turbo4";
+  const char* v = "turbo4";
+  int k_width = 64;
+  int v_width = 64;
+  int num_heads = 6;
+  int num_kv_heads = 2;
+  int num_queries = 1;
+  int64_t num_cells = 200;
+  int num_streams = 1;
+  int first_stream = 0;
+  int threads = 1;
+  float q_scale = 1.5f;
+};
+
+enum class MaskKind { kNone, kCausal, kRandom };
+
+// Owns everything an attention call reads and writes.
+class Problem {
+ public:
+  Problem(const Case& c, MaskKind mask_kind, uint64_t seed) : case_(c), random_(seed) {
+    const int streams = c.first_stream + c.num_streams;
+    k_ = MakeStore(c.k, Side::kKey, c.k_width, streams);
+    v_ = MakeStore(c.v, Side::kValue, c.v_width, streams);
+    q_.resize(static_cast<size_t>(c.num_streams) * c.num_heads * c.num_queries * c.k_width);
+    for (float& x : q_) x = c.q_scale * random_.Normal();
+    out_.assign(static_cast<size_t>(c.num_streams) * c.num_heads * c.num_queries * c.v_width, -777.0f);
+    if (mask_kind != MaskKind::kNone) MakeMask(mask_kind);
+    FillArgs();
+  }
+
+  AttendArgs& args() { return args_; }
+  GroupStore& k() { return *k_; }
+  GroupStore& v() { return *v_; }
+  std::vector<uint16_t>& mask() { return mask_; }
+  const std::vector<float>& out() const { return out_; }
+
+  void Run(const Kernels& kernels) {
+    AttendPlan plan;
+    const Status status = AttendPlan::Make(args_, case_.threads, &plan);
+    ASSERT_TRUE(status.ok()) << status.message();
+    std::vector<uint8_t> counters(plan.CounterBytes() + 64);
+    // Scratch is poisoned so that reading it before writing shows.
+    std::vector<uint8_t> scratch(plan.ScratchBytes() + 128, 0xff);
+    const auto aligned = [](std::vector<uint8_t>& bytes) {
+      return reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(bytes.data()) + 63) / 64 * 64);
+    };
+    plan.Bind(aligned(counters), aligned(scratch));
+    uint8_t* guard = aligned(scratch) + plan.ScratchBytes();
+    const uint8_t before = *guard;
+    std::vector<std::thread> team;
+    for (int t = 1; t < case_.threads; ++t) team.emplace_back([&, t] { plan.Run(kernels, t, case_.threads); });
+    plan.Run(kernels, 0, case_.threads);
+    for (std::thread& thread : team) thread.join();
+    EXPECT_EQ(*guard, before);
+  }
+
+  // Largest error over all rows, relative to the root mean square of the exact output.
+  double RelativeError() {
+    double error = 0.0, norm = 0.0;
+    for (int s = 0; s < case_.num_streams; ++s) {
+      for (int h = 0; h < case_.num_heads; ++h) {
+        for (int i = 0; i < case_.num_queries; ++i) {
+          const std::vector<double> exact = ReferenceAttendRow(args_, s, h, i);
+          const float* row = out_.data() + ((static_cast<size_t>(s) * case_.num_heads + h) * case_.num_queries + i) * case_.v_width;
+          for (int j = 0; j < case_.v_width; ++j) {
+            error += (exact[j] - row[j]) * (exact[j] - row[j]);
+            norm += exact[j] * exact[j];
+          }
+        }
+      }
+    }
+    return std::sqrt(error / std::max(norm, 1e-300));
+  }
+
+ private:
+  std::unique_ptr<GroupStore> MakeStore(const char* name, Side side, int width, int streams) {
+    StoreShape shape;
+    shape.width = width;
+    shape.num_heads = case_.num_kv_heads;
+    shape.num_cells = case_.num_cells;
+    shape.num_streams = streams;
+    auto store = GroupStore::Create(**FindCodec(name), side, ScaleMode::kMatched, shape);
+    EXPECT_TRUE(store.ok()) << store.status().message();
+    std::vector<float> row(static_cast<size_t>(width) * shape.num_heads);
+    for (int64_t cell = 0; cell < case_.num_cells * streams; ++cell) {
+      for (float& x : row) x = random_.Normal();
+      (*store)->EncodeCell(KernelsFor(Target::kPortable), cell, row.data());
+    }
+    return std::move(*store);
+  }
+
+  void MakeMask(MaskKind kind) {
+    mask_.resize(static_cast<size_t>(case_.num_streams) * case_.num_queries * case_.num_cells);
+    for (int s = 0; s < case_.num_streams; ++s) {
+      for (int i = 0; i < case_.num_queries; ++i) {
+        for (int64_t t = 0; t < case_.num_cells; ++t) {
+          const bool visible = kind == MaskKind::kCausal ? t <= case_.num_cells - case_.num_queries + i : random_.Uniform() < 0.3;
+          mask_[(static_cast<size_t>(s) * case_.num_queries + i) * case_.num_cells + t] = visible ? 0 : kMinusInf;
+        }
+      }
+    }
+  }
+
+  void FillArgs() {
+    const Case& c = case_;
+    args_.k = k_->View();
+    args_.v = v_->View();
+    args_.first_stream = c.first_stream;
+    args_.num_streams = c.num_streams;
+    args_.num_heads = c.num_heads;
+    args_.num_kv_heads = c.num_kv_heads;
+    args_.num_queries = c.num_queries;
+    args_.num_cells = c.num_cells;
+    args_.q = q_.data();
+    args_.q_query_stride = c.k_width * sizeof(float);
+    args_.q_head_stride = args_.q_query_stride * c.num_queries;
+    args_.q_stream_stride = args_.q_head_stride * c.num_heads;
+    args_.out = out_.data();
+    args_.out_query_stride = c.v_width * sizeof(float);
+    args_.out_head_stride = args_.out_query_stride * c.num_queries;
+    args_.out_stream_stride = args_.out_head_stride * c.num_heads;
+    if (!mask_.empty()) {
+      args_.mask = mask_.data();
+      args_.mask_query_stride = c.num_cells * sizeof(uint16_t);
+      args_.mask_stream_stride = args_.mask_query_stride * c.num_queries;
+    }
+    args_.scale = 1.0f / std::sqrt(static_cast<float>(c.k_width));
+  }
+
+  Case case_;
+  Random random_;
+  std::unique_ptr<GroupStore> k_, v_;
+  std::vector<float> q_, out_;
+  std::vector<uint16_t> mask_;
+  AttendArgs args_;
+};
+
+// Integer arithmetic rounds q and the levels to 8 bits and the weights to 13 (docs/numerics.md): about 1 % of the output's norm, a tenth
+// of what 4-bit codes themselves lose. Float paths differ by rounding only.
+double Bound(const Case& c) {
+  const bool integer_k = (*FindCodec(c.k))->layout == Layout::kPlanes;
+  const bool integer_v = (*FindCodec(c.v))->layout == Layout::kPlanes;
+  return integer_k ? 0.02 : integer_v ? 2e-3 : 1e-5;
+}
+
+void CheckAllTargets(const Case& c, MaskKind mask) {
+  for (Target target : SupportedTargets()) {
+    SCOPED_TRACE(std::string(TargetName(target)) + " k=" + c.k + " v=" + c.v + " d=" + std::to_string(c.k_width) + "/" +
+                 std::to_string(c.v_width) + " heads " + std::to_string(c.num_heads) + ":" + std::to_string(c.num_kv_heads) + " n_q " +
+                 std::to_string(c.num_queries) + " n_kv " + std::to_string(c.num_cells));
+    Problem problem(c, mask, 42);
+    problem.Run(KernelsFor(target));
+    EXPECT_LT(problem.RelativeError(), Bound(c));
+  }
+}
+
+TEST(Attend, EveryPairOfCodecs) {
+  for (const Codec* k : AllCodecs()) {
+    for (const Codec* v : AllCodecs()) {
+      Case c;
+      c.k = k->name;
+      c.v = v->name;
+      c.num_queries = 3;
+      c.num_cells = 150;
+      CheckAllTargets(c, MaskKind::kCausal);
+    }
+  }
+}
+
+TEST(Attend, EveryWidth) {
+  for (int width : {32, 48, 64, 80, 96, 112, 128, 192, 256, 320, 576}) {
+    for (const char* codec : {"turbo2", "turbo3", "turbo4", "f16"}) {
+      Case c;
+      c.k = c.v = codec;
+      c.k_width = width;
+      c.v_width = width;
+      c.num_cells = 70;
+      CheckAllTargets(c, MaskKind::kNone);
+    }
+  }
+  Case unequal;
+  unequal.k_width = 192;
+  unequal.v_width = 128;
+  CheckAllTargets(unequal, MaskKind::kCausal);
+  unequal.k_width = 576;
+  unequal.v_width = 512;
+  unequal.num_heads = 16;
+  unequal.num_kv_heads = 1;
+  CheckAllTargets(unequal, MaskKind::kCausal);
+}
+
+TEST(Attend, EverySizeOfBatchAndCache) {
+  for (int queries : {1, 2, 5, 8, 33, 130}) {
+    for (int64_t cells : {1, 31, 64, 65, 127, 128, 129, 256, 1000}) {
+      if (queries > cells) continue;
+      Case c;
+      c.k = "turbo3";
+      c.num_queries = queries;
+      c.num_cells = cells;
+      CheckAllTargets(c, MaskKind::kCausal);
+    }
+  }
+}
+
+TEST(Attend, GroupedQueryRatios) {
+  for (int ratio : {1, 2, 3, 7, 8, 16}) {
+    Case c;
+    c.num_kv_heads = 2;
+    c.num_heads = 2 * ratio;
+    c.num_queries = 4;
+    CheckAllTargets(c, MaskKind::kRandom);
+  }
+}
+
+TEST(Attend, StreamsReadTheirOwnCells) {
+  Case c;
+  c.num_streams = 3;
+  c.first_stream = 1;
+  c.num_queries = 2;
+  CheckAllTargets(c, MaskKind::kRandom);
+}
+
+TEST(Attend, SoftcapAlibiAndSinks) {
+  for (Target target : SupportedTargets()) {
+    for (const char* codec : {"f16", "turbo4"}) {
+      SCOPED_TRACE(std::string(TargetName(target)) + " " + codec);
+      Case c;
+      c.k = c.v = codec;
+      c.num_queries = 4;
+      c.num_cells = 300;
+      c.q_scale = 12.0f;
+      Problem problem(c, MaskKind::kCausal, 7);
+      problem.args().logit_softcap = 5.0f;
+      problem.Run(KernelsFor(target));
+      EXPECT_LT(problem.RelativeError(), 2 * Bound(c));
+      problem.args().logit_softcap = 0.0f;
+
+      // ALiBi: the mask holds distances, scaled by the slope of the head.
+      for (int i = 0; i < c.num_queries; ++i) {
+        for (int64_t t = 0; t < c.num_cells; ++t) {
+          uint16_t& m = problem.mask()[i * c.num_cells + t];
+          if (m != kMinusInf) m = F16FromF32(-static_cast<float>(c.num_cells - c.num_queries + i - t));
+        }
+      }
+      problem.args().max_bias = 8.0f;
+      problem.Run(KernelsFor(target));
+      EXPECT_LT(problem.RelativeError(), 4 * Bound(c));
+      problem.args().max_bias = 0.0f;
+
+      const std::vector<float> sinks = {-std::numeric_limits<float>::infinity(), 0.0f, 5.0f, 20.0f, -3.0f, 1.0f};
+      problem.args().sinks = sinks.data();
+      problem.Run(KernelsFor(target));
+      const double with = problem.RelativeError();
+      EXPECT_LT(with, 4 * Bound(c));
+      problem.args().sinks = nullptr;
+      EXPECT_GT(problem.RelativeError(), 10 * with);  // a kernel that ignored the sinks would be seen
+    }
+  }
+}
+
+TEST(Attend, ResultDoesNotDependOnTheNumberOfThreads) {
+  for (Target target : SupportedTargets()) {
+    Case c;
+    c.num_cells = 3000;
+    Problem one(c, MaskKind::kCausal, 5);
+    one.Run(KernelsFor(target));
+    c.threads = 4;
+    Problem four(c, MaskKind::kCausal, 5);
+    four.Run(KernelsFor(target));
+    EXPECT_EQ(one.out(), four.out());
+    EXPECT_LT(four.RelativeError(), Bound(c));
+  }
+}
+
+TEST(Attend, RowsThatSeeNothingAreZero) {
+  for (Target target : SupportedTargets()) {
+    for (int64_t cells : {100, 2000}) {
+      Case c;
+      c.num_cells = cells;
+      Problem problem(c, MaskKind::kNone, 3);
+      problem.mask().assign(cells, kMinusInf);
+      problem.args().mask = problem.mask().data();
+      problem.Run(KernelsFor(target));
+      for (float x : problem.out()) ASSERT_EQ(x, 0.0f);
+    }
+  }
+}
+
+TEST(Attend, NanIsSeenByThoseWhoSeeItsCell) {
+  for (Target target : SupportedTargets()) {
+    for (const char* codec : {"f16", "bf16", "q8_0", "q4_0_rot", "turbo2", "turbo3", "turbo4"}) {
+      for (const bool in_keys : {true, false}) {
+        SCOPED_TRACE(std::string(TargetName(target)) + " " + codec + (in_keys ? " K" : " V"));
+        Case c;
+        c.k = c.v = codec;
+        c.num_queries = 2;
+        Problem problem(c, MaskKind::kCausal, 9);
+        std::vector<float> row(static_cast<size_t>(c.k_width) * c.num_kv_heads, 1.0f);
+        row[3] = std::numeric_limits<float>::quiet_NaN();
+        (in_keys ? problem.k() : problem.v()).EncodeCell(KernelsFor(target), c.num_cells - 1, row.data());
+        problem.Run(KernelsFor(target));
+        // Query 1 sees the last cell, query 0 does not; NaN sits in KV head 0.
+        const auto first = [&](int head, int query) { return problem.out()[(static_cast<size_t>(head) * c.num_queries + query) * c.v_width]; };
+        EXPECT_TRUE(std::isnan(first(0, 1)));
+        EXPECT_FALSE(std::isnan(first(0, 0)));
+        EXPECT_FALSE(std::isnan(first(3, 1)));
+      }
+    }
+  }
+}
+
+TEST(Attend, NanInTheQueryIsNotHidden) {
+  for (Target target : SupportedTargets()) {
+    for (const char* codec : {"f16", "turbo4"}) {
+      Case c;
+      c.k = c.v = codec;
+      Problem problem(c, MaskKind::kNone, 11);
+      const_cast<float*>(problem.args().q)[5] = std::numeric_limits<float>::quiet_NaN();
+      problem.Run(KernelsFor(target));
+      EXPECT_TRUE(std::isnan(problem.out()[0]));
+      EXPECT_FALSE(std::isnan(problem.out()[c.v_width]));
+    }
+  }
+}
+
+TEST(Attend, PeakedAttentionFindsItsKey) {
+  // One key equals the query: its weight is nearly 1 and the output is its value.
+  for (Target target : SupportedTargets()) {
+    Case c;
+    c.num_cells = 1500;
+    Problem problem(c, MaskKind::kNone, 13);
+    std::vector<float> row(static_cast<size_t>(c.k_width) * c.num_kv_heads);
+    for (size_t i = 0; i < row.size(); ++i) row[i] = 8.0f * problem.args().q[i];
+    problem.k().EncodeCell(KernelsFor(target), 700, row.data());
+    problem.Run(KernelsFor(target));
+    std::vector<float> value(static_cast<size_t>(c.v_width) * c.num_kv_heads);
+    problem.v().DecodeCell(700, value.data());
+    double error = 0.0, norm = 0.0;
+    for (int i = 0; i < c.v_width; ++i) {
+      error += std::pow(problem.out()[i] - value[i], 2);
+      norm += std::pow(value[i], 2);
+    }
+    EXPECT_LT(std::sqrt(error / norm), 2e-3) << TargetName(target);
+  }
+}
+
+TEST(AttendPlan, RefusesShapesThatDoNotFit) {
+  Case c;
+  Problem problem(c, MaskKind::kNone, 1);
+  AttendPlan plan;
+  AttendArgs bad = problem.args();
+  bad.num_heads = 5;
+  EXPECT_EQ(AttendPlan::Make(bad, 1, &plan).code(), StatusCode::kInvalidArgument);
+  bad = problem.args();
+  bad.k.width = 24;
+  EXPECT_EQ(AttendPlan::Make(bad, 1, &plan).code(), StatusCode::kUnsupported);
+  bad = problem.args();
+  bad.num_cells = 0;
+  EXPECT_EQ(AttendPlan::Make(bad, 1, &plan).code(), StatusCode::kInvalidArgument);
+  bad = problem.args();
+  bad.q = nullptr;
+  EXPECT_EQ(AttendPlan::Make(bad, 1, &plan).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(AttendPlan::Make(problem.args(), 0, &plan).code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace swivel
