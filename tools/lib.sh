@@ -71,7 +71,8 @@ pip_download() {
     else
         options+=(--only-binary :all:)
     fi
-    python3 -m pip --version > "$log" 2>&1 || die "python3 has no pip, which is needed to get $package; run tools/setup"
+    python3 -c 'import pip' 2> /dev/null || die "python3 ($(command -v python3 || echo none)) has no pip, which is needed to" \
+        "get $package; run tools/setup"
     say "getting $package from the package index"
     mkdir -p "$into"
     if ! PYTHONPATH="$into.stub${PYTHONPATH:+:$PYTHONPATH}" python3 -m pip download "${options[@]}" "$package" > "$log" 2>&1
