@@ -93,7 +93,7 @@ int Exec(const Options& options, const std::vector<std::string>& command) {
   request.command = command;
   request.environment = EnvironmentMap();
   // The command is judged before anything is looked up, so that a misspelt type is what the user hears about first.
-  const StatusOr<std::string> plugin = FindPlugin();
+  const StatusOr<std::string> plugin = PluginPath();
   request.plugin = plugin.ok() ? plugin.value() : "";
   const StatusOr<ExecPlan> plan = PlanExec(request);
   if (!plan.ok()) return Fail(plan.status().message());

@@ -42,7 +42,7 @@ Json Installation(bool* failed) {
   }
   const char* forced = std::getenv("SWIVEL_TARGET");
   if (forced != nullptr) json["target_forced"] = forced;
-  const StatusOr<std::string> plugin = FindPlugin();
+  const StatusOr<std::string> plugin = PluginPath();
   if (plugin.ok()) {
     json["plugin"] = plugin.value();
   } else {

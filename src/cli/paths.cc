@@ -6,12 +6,12 @@
 #include <filesystem>
 #include <system_error>
 
+#include "llama/plugin.h"
+
 namespace swivel::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kPluginName = "libggml-swivel.so";
 
 bool IsFile(const fs::path& path) {
   std::error_code error;
@@ -28,23 +28,12 @@ std::string FolderOf(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-StatusOr<std::string> FindPlugin() {
+StatusOr<std::string> PluginPath() {
+  const StatusOr<std::string> found = FindPlugin();
+  if (!found.ok()) return found;
   std::error_code error;
-  if (const char* named = std::getenv("SWIVEL_PLUGIN"); named != nullptr && *named != '\0') {
-    if (!IsFile(named)) return Status::NotFound(std::string("SWIVEL_PLUGIN names ") + named + ", which is not a file");
-    return fs::absolute(named, error).lexically_normal().string();
-  }
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  if (error) return Status::Io("cannot read /proc/self/exe: " + error.message());
-  const fs::path folder = self.parent_path();
-  const fs::path places[] = {folder / "../lib" / kPluginName, folder / "../lib/swivel" / kPluginName, folder / kPluginName};
-  std::string tried;
-  for (const fs::path& place : places) {
-    const fs::path path = place.lexically_normal();
-    if (IsFile(path)) return path.string();
-    tried += (tried.empty() ? "" : ", ") + path.parent_path().string();
-  }
-  return Status::NotFound(std::string("no ") + kPluginName + " in " + tried + "; set SWIVEL_PLUGIN to its path");
+  const fs::path path = fs::absolute(found.value(), error);
+  return error ? found.value() : path.lexically_normal().string();
 }
 
 StatusOr<std::string> FindProgram(const std::string& name) {

@@ -8,9 +8,9 @@
 
 namespace swivel::cli {
 
-// The absolute path of libggml-swivel.so: the environment variable SWIVEL_PLUGIN when set, else beside this executable: ../lib/,
-// ../lib/swivel/, its own folder. kNotFound says where it was looked for.
-StatusOr<std::string> FindPlugin();
+// swivel::FindPlugin (SWIVEL_PLUGIN, else ../lib/ or ../lib/swivel/ beside this executable) as an absolute path: it goes into the
+// environment of programs that may change their folder.
+StatusOr<std::string> PluginPath();
 
 // The path of a program: as given when it holds a slash, else the first match in PATH. kNotFound, or kInvalidArgument when it is there
 // but cannot be run.

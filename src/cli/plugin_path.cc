@@ -13,7 +13,7 @@ void AddPluginPath(CLI::App& app, int* exit_code) {
       "  GGML_BACKEND_PATH=$(swivel plugin-path) SWIVEL_KV=turbo4 llama-server --device SWIVEL -m model.gguf\n"
       "SWIVEL_PLUGIN, when set, is the answer.");
   command->callback([exit_code] {
-    const StatusOr<std::string> plugin = FindPlugin();
+    const StatusOr<std::string> plugin = PluginPath();
     if (!plugin.ok()) {
       fmt::print(stderr, "swivel plugin-path: {}\n", plugin.status().message());
       *exit_code = 1;
