@@ -31,6 +31,13 @@ void PutScale(uint8_t* at, uint16_t half) {
 }
 float GetScale(const uint8_t* at) { return F32FromF16(static_cast<uint16_t>(at[0] | at[1] << 8)); }
 
+// 1 / step, or 0 where that is no number: below 2^-128 the f16 scale is 0 anyway, and 0 * infinity would be cast to an integer
+// (undefined in ggml too).
+float Inverse(float step) {
+  const float inverse = 1.0f / step;
+  return std::isfinite(inverse) ? inverse : 0.0f;
+}
+
 bool AllFinite(const float* x) { return std::all_of(x, x + kBlock, [](float value) { return std::isfinite(value); }); }
 
 void EncodeBlock(const float* x, BlockQ8* block) {
@@ -41,9 +48,8 @@ void EncodeBlock(const float* x, BlockQ8* block) {
   float largest = 0.0f;
   for (int i = 0; i < kBlock; ++i) largest = std::max(largest, std::fabs(x[i]));
   const float step = largest / 127.0f;
-  const float inverse = step != 0.0f ? 1.0f / step : 0.0f;
+  const float inverse = Inverse(step);
   PutScale(block->scale, F16FromF32(step));
-  // A subnormal step has an infinite inverse; ggml's cast is undefined there, ours saturates.
   for (int i = 0; i < kBlock; ++i) block->code[i] = static_cast<int8_t>(std::clamp(std::round(x[i] * inverse), -127.0f, 127.0f));
 }
 
@@ -62,7 +68,7 @@ void EncodeBlock(const float* x, BlockQ4* block) {
     if (std::fabs(extreme) < std::fabs(x[i])) extreme = x[i];
   }
   const float step = extreme / -8.0f;
-  const float inverse = step != 0.0f ? 1.0f / step : 0.0f;
+  const float inverse = Inverse(step);
   PutScale(block->scale, F16FromF32(step));
   const auto code = [&](int i) { return static_cast<uint8_t>(std::clamp(x[i] * inverse + 8.5f, 0.0f, 15.0f)); };
   for (int i = 0; i < kBlock / 2; ++i) block->code[i] = static_cast<uint8_t>(code(i) | code(i + kBlock / 2) << 4);
