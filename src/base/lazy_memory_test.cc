@@ -1,0 +1,85 @@
+#include "base/lazy_memory.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+namespace swivel {
+namespace {
+
+const size_t kPage = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+
+LazyMemory ReserveOrDie(size_t bytes) {
+  StatusOr<LazyMemory> memory = LazyMemory::Reserve(bytes);
+  EXPECT_TRUE(memory.ok()) << memory.status().message();
+  return std::move(*memory);
+}
+
+TEST(LazyMemory, CommitsOnlyThePagesThatWereWritten) {
+  // More than any machine that runs this has: reserving must not commit.
+  LazyMemory memory = ReserveOrDie(size_t{1} << 40);
+  EXPECT_EQ(memory.size(), size_t{1} << 40);
+  memory.data()[0] = 1;
+  memory.data()[memory.size() - 1] = 2;
+  EXPECT_EQ(memory.data()[0] + memory.data()[memory.size() - 1], 3);
+}
+
+TEST(LazyMemory, ResidentBytesGrowWithUseAndDiscardGivesThemBack) {
+  LazyMemory memory = ReserveOrDie(1000 * kPage + 5);
+  EXPECT_EQ(memory.ResidentBytes(), 0u);
+  memory.data()[0] = 1;
+  EXPECT_EQ(memory.ResidentBytes(), kPage);
+  memory.data()[kPage - 1] = 1;
+  EXPECT_EQ(memory.ResidentBytes(), kPage);
+  std::memset(memory.data() + 10 * kPage, 7, 3 * kPage);
+  EXPECT_EQ(memory.ResidentBytes(), 4 * kPage);
+  memory.data()[memory.size() - 1] = 1;  // the last, incomplete page
+  EXPECT_EQ(memory.ResidentBytes(), 5 * kPage);
+  memory.Discard();
+  EXPECT_EQ(memory.ResidentBytes(), 0u);
+  EXPECT_EQ(memory.data()[0], 0);
+  EXPECT_EQ(memory.data()[10 * kPage], 0);
+  EXPECT_EQ(memory.data()[memory.size() - 1], 0);
+}
+
+TEST(LazyMemory, StartsAsZeros) {
+  const LazyMemory memory = ReserveOrDie(3 * kPage);
+  EXPECT_TRUE(std::all_of(memory.data(), memory.data() + memory.size(), [](uint8_t byte) { return byte == 0; }));
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.data()) % kPage, 0u);
+}
+
+TEST(LazyMemory, NothingIsFine) {
+  LazyMemory empty = ReserveOrDie(0);
+  EXPECT_EQ(empty.size(), 0u);
+  EXPECT_EQ(empty.ResidentBytes(), 0u);
+  empty.Discard();
+}
+
+TEST(LazyMemory, ImpossibleSizesAreOutOfMemory) {
+  for (size_t bytes : {size_t{1} << 60, std::numeric_limits<size_t>::max(), std::numeric_limits<size_t>::max() - kPage}) {
+    const StatusOr<LazyMemory> memory = LazyMemory::Reserve(bytes);
+    ASSERT_FALSE(memory.ok()) << bytes;
+    EXPECT_EQ(memory.status().code(), StatusCode::kOutOfMemory);
+    EXPECT_NE(memory.status().message().find(std::to_string(bytes)), std::string::npos);
+  }
+}
+
+TEST(LazyMemory, MovesKeepTheBytes) {
+  LazyMemory first = ReserveOrDie(kPage);
+  first.data()[1] = 42;
+  LazyMemory second = std::move(first);
+  EXPECT_EQ(first.data(), nullptr);  // NOLINT: the moved-from state is part of the contract
+  EXPECT_EQ(second.data()[1], 42);
+  LazyMemory third = ReserveOrDie(2 * kPage);
+  third = std::move(second);
+  EXPECT_EQ(third.data()[1], 42);
+  EXPECT_EQ(third.size(), kPage);
+}
+
+}  // namespace
+}  // namespace swivel

@@ -1,0 +1,172 @@
+// Rows and groups for tests of codecs and kernels; used by *_test.cc files and tests/ only.
+#ifndef SWIVEL_CODEC_TEST_ROWS_H_
+#define SWIVEL_CODEC_TEST_ROWS_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "codec/codec.h"
+#include "math/rotation.h"
+
+namespace swivel::test_rows {
+
+// Head widths of real models and their multiples: powers of two, 3, 5, 7 and 9 times a power of two.
+inline constexpr int kWidths[] = {32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 320, 512, 576};
+
+inline std::vector<int> WidthsOf(const Codec& codec) {
+  std::vector<int> widths;
+  for (int width : kWidths) {
+    if (CheckWidth(codec, width).ok()) widths.push_back(width);
+  }
+  return widths;
+}
+
+inline std::vector<ScaleMode> ModesOf(const Codec& codec) {
+  if (!codec.has_scale_mode) return {ScaleMode::kMatched};
+  return {ScaleMode::kMatched, ScaleMode::kUnbiased, ScaleMode::kLeastSquares};
+}
+
+inline const char* SideName(Side side) { return side == Side::kKey ? "key" : "value"; }
+
+inline std::string Describe(const Codec& codec, int width, Side side, ScaleMode mode) {
+  return std::string(codec.name) + " width " + std::to_string(width) + " " + SideName(side) + " " + ScaleModeName(mode);
+}
+
+inline double Dot(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0.0;
+  for (size_t i = 0; i < a.size(); ++i) sum += static_cast<double>(a[i]) * b[i];
+  return sum;
+}
+inline double Norm(const std::vector<float>& a) { return std::sqrt(Dot(a, a)); }
+inline double SquaredDistance(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0.0;
+  for (size_t i = 0; i < a.size(); ++i) sum += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
+  return sum;
+}
+
+inline std::vector<float> GaussianRow(Random& random, int width, double factor = 1.0) {
+  std::vector<float> row(width);
+  for (float& x : row) x = static_cast<float>(factor * random.Normal());
+  return row;
+}
+
+// A direction drawn uniformly, scaled to `norm`.
+inline std::vector<float> UnitRow(Random& random, int width, double norm = 1.0) {
+  std::vector<float> row = GaussianRow(random, width);
+  const double factor = norm / Norm(row);
+  for (float& x : row) x = static_cast<float>(x * factor);
+  return row;
+}
+
+struct NamedRow {
+  std::string name;
+  std::vector<float> row;
+};
+
+// Finite rows that break codecs: sparse, constant, tied, tiny, huge (field reports and rotor_family.md 5.4).
+inline std::vector<NamedRow> FiniteAdversaries(int width, uint64_t seed) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  constexpr float kDenormal = std::numeric_limits<float>::denorm_min();
+  Random random(seed);
+  std::vector<NamedRow> rows;
+  const auto add = [&](std::string name, auto value) {
+    std::vector<float> row(width);
+    for (int i = 0; i < width; ++i) row[i] = static_cast<float>(value(i));
+    rows.push_back({std::move(name), std::move(row)});
+  };
+  const auto spike = [](int at, float size) { return [at, size](int i) { return i == at ? size : 0.0f; }; };
+  add("zeros", [](int) { return 0.0f; });
+  add("negative zeros", [](int) { return -0.0f; });
+  add("first spike", spike(0, 1.0f));
+  add("middle spike", spike(width / 2 + 1, -37.5f));
+  add("last spike", spike(width - 1, 1e-20f));
+  add("two spikes", [&](int i) { return i == 3 || i == width - 10 ? 2.0f : 0.0f; });
+  add("constant", [](int) { return 1.0f; });
+  add("small constant", [](int) { return -3e-5f; });
+  add("alternating", [](int i) { return i % 2 == 0 ? 1.0f : -1.0f; });
+  add("one outlier", [&](int i) { return i == 17 ? 1000.0f : random.Normal(); });
+  add("two outliers", [&](int i) { return i == 3 ? 10.0f : i == width / 2 + 1 ? -10.0f : random.Normal(); });
+  add("rotary pair", [&](int i) { return i == 2 ? 20.0 * std::cos(0.7) : i == 3 ? 20.0 * std::sin(0.7) : random.Normal(); });
+  add("dynamic range", [&](int i) { return (i % 3 == 0 ? -1.0 : 1.0) * std::pow(10.0, -30.0 + 60.0 * i / (width - 1)); });
+  add("small dynamic range", [&](int) { return random.Normal() * std::pow(10.0, -38.0 * random.Uniform()); });
+  add("denormals", [&](int i) { return kDenormal * static_cast<float>(i % 7 - 3); });
+  add("smallest denormal", spike(width - 3, kDenormal));
+  add("around the smallest normal", [&](int) { return random.Normal() * 1.2e-38; });
+  add("largest floats", [](int i) { return i % 3 == 0 ? -kLargest : kLargest; });
+  add("one largest float", spike(5, -kLargest));
+  add("near the largest float", [&](int) { return std::clamp(random.Normal(), -3.0f, 3.0f) * 1e38; });
+  add("half steps of 4 bits", [](int i) { return i % 32 == 0 ? -1.0f : 0.0625f * static_cast<float>(i % 32 - 16); });
+  add("half steps of 8 bits", [](int i) { return i % 32 == 0 ? 127.0f : 0.5f * static_cast<float>(i % 32) + 20.0f; });
+  add("half the block empty", [&](int i) { return i < width / 2 ? 0.0f : random.Normal(); });
+  add("blocks of different size", [&](int i) { return random.Normal() * std::pow(16.0, i / 32); });
+  // The pattern that the rotation turns into a single spike: its worst case.
+  std::vector<float> worst(width, 0.0f);
+  worst[width / 3] = 1.0f;
+  InverseRotate(Frame::kSignedHadamard, worst.data(), width);
+  rows.push_back({"rotates into a spike", worst});
+  return rows;
+}
+
+// Rows with NaN or infinity at the ends and in the middle.
+inline std::vector<NamedRow> DamagedRows(int width, uint64_t seed) {
+  Random random(seed);
+  std::vector<NamedRow> rows;
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (int at : {0, 15, 16, width / 2, width - 1}) {
+    for (float value : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(), kInf, -kInf}) {
+      std::vector<float> row = GaussianRow(random, width);
+      row[at] = value;
+      rows.push_back({std::to_string(value) + " at " + std::to_string(at), std::move(row)});
+    }
+  }
+  return rows;
+}
+
+// A group between guard bytes.
+class GuardedGroup {
+ public:
+  GuardedGroup(const Codec& codec, int width, int fill) : bytes_(codec.group_bytes(width)), memory_(bytes_ + 2 * kGuard, kGuardByte) {
+    for (size_t i = 0; i < bytes_; ++i) data()[i] = static_cast<uint8_t>(fill);  // gcc 12 warns about a memset that cannot be
+  }
+  GuardedGroup(const Codec& codec, int width, Random& random) : GuardedGroup(codec, width, 0) {
+    for (size_t i = 0; i < bytes_; ++i) data()[i] = static_cast<uint8_t>(random.Bits() >> 56);
+  }
+
+  uint8_t* data() { return memory_.data() + kGuard; }
+  const uint8_t* data() const { return memory_.data() + kGuard; }
+  size_t size() const { return bytes_; }
+  bool GuardsIntact() const {
+    const auto guard = [](uint8_t byte) { return byte == kGuardByte; };
+    return std::all_of(memory_.begin(), memory_.begin() + kGuard, guard) && std::all_of(memory_.end() - kGuard, memory_.end(), guard);
+  }
+  friend bool operator==(const GuardedGroup& a, const GuardedGroup& b) { return a.memory_ == b.memory_; }
+
+ private:
+  static constexpr size_t kGuard = 256;
+  static constexpr uint8_t kGuardByte = 0xa5;
+  size_t bytes_;
+  std::vector<uint8_t> memory_;
+};
+
+inline std::vector<float> Decode(const Codec& codec, const uint8_t* group, int width, Side side, int token) {
+  std::vector<float> row(width);
+  DecodeRow(codec, group, width, side, token, row.data());
+  return row;
+}
+
+// Encodes into a fresh group and decodes again.
+inline std::vector<float> RoundTrip(const Codec& codec, const std::vector<float>& row, Side side, ScaleMode mode, int token = 0) {
+  const int width = static_cast<int>(row.size());
+  std::vector<uint8_t> group(codec.group_bytes(width));
+  codec.encode(row.data(), width, side, mode, group.data(), token);
+  return Decode(codec, group.data(), width, side, token);
+}
+
+}  // namespace swivel::test_rows
+
+#endif  // SWIVEL_CODEC_TEST_ROWS_H_
