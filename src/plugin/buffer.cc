@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "plugin/buffer_type.h"
 #include "plugin/host.h"
 #include "plugin/kv_caches.h"
 #include "plugin/kv_names.h"
@@ -34,7 +35,10 @@ void* Base(ggml_backend_buffer_t buffer) { return Context(buffer)->memory.data()
 
 ggml_status InitTensor(ggml_backend_buffer_t, ggml_tensor* tensor) {
   // Registers roots as soon as they have an address, so that the layers of a context are all known before its first graph.
-  if (IsPackableRoot(tensor)) caches().Find(tensor);
+  if (IsPackableRoot(tensor)) {
+    caches().Find(tensor);
+    CacheTensorPlaced();
+  }
   return GGML_STATUS_SUCCESS;
 }
 

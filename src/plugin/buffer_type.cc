@@ -96,6 +96,8 @@ void InitBufferType(ggml_backend_dev_t device) {
   slots[next++] = nullptr;  // context
 }
 
+void CacheTensorPlaced() { sized_cache = false; }
+
 void CloseContextOfThread() { open_context = 0; }
 
 }  // namespace swivel::plugin

@@ -11,6 +11,9 @@ ggml_backend_buffer_type_t OurBufferType();
 // Lays the vtable out for the host's API version. Precondition: BindHost has accepted that version.
 void InitBufferType(ggml_backend_dev_t device);
 
+// A root has been placed in its buffer. Hosts ask for its size once more just before; that does not announce another cache.
+void CacheTensorPlaced();
+
 // The graph of a context has been planned on this thread: the next cache that is allocated here belongs to another context.
 void CloseContextOfThread();
 

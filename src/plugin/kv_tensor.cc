@@ -9,6 +9,14 @@
 #include "plugin/settings.h"
 
 namespace swivel::plugin {
+namespace {
+
+// Equal as numbers: a row that was never written decodes to zeros of either sign, and storing it would commit memory.
+bool SameRow(const std::vector<uint16_t>& a, const std::vector<uint16_t>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), [](uint16_t x, uint16_t y) { return x == y || ((x | y) & 0x7fff) == 0; });
+}
+
+}  // namespace
 
 KvTensor::KvTensor(KvBuffer* buffer, const ggml_tensor& root, bool nominal_room)
     : buffer_(buffer),
@@ -70,7 +78,10 @@ uint8_t* KvTensor::Image() {
 
 void KvTensor::ReadRow(int64_t cell, uint16_t* row) const {
   store_->DecodeCell(cell, floats_.data());
-  for (int64_t i = 0; i < row_values_; ++i) row[i] = F16FromF32(floats_[static_cast<size_t>(i)]);
+  for (int64_t i = 0; i < row_values_; ++i) {
+    const uint16_t half = F16FromF32(floats_[static_cast<size_t>(i)]);
+    row[i] = half == 0x8000 ? 0 : half;  // an empty row shows plain zeros
+  }
 }
 
 void KvTensor::EncodeRow(int64_t cell, const uint16_t* row) {
@@ -108,17 +119,15 @@ void KvTensor::Write(size_t offset, const void* data, size_t size) {
     written_ = true;
     return;
   }
-  std::vector<uint16_t> row(static_cast<size_t>(row_values_));
+  std::vector<uint16_t> stored(static_cast<size_t>(row_values_)), row(stored);
   while (size > 0) {
     const int64_t cell = static_cast<int64_t>(offset / row_bytes());
     const size_t start = offset % row_bytes();
     const size_t part = std::min(size, row_bytes() - start);
-    ReadRow(cell, row.data());
-    uint8_t* target = reinterpret_cast<uint8_t*>(row.data()) + start;
-    if (std::memcmp(target, from, part) != 0) {
-      std::memcpy(target, from, part);
-      EncodeRow(cell, row.data());
-    }
+    ReadRow(cell, stored.data());
+    row = stored;
+    std::memcpy(reinterpret_cast<uint8_t*>(row.data()) + start, from, part);
+    if (!SameRow(row, stored)) EncodeRow(cell, row.data());
     from += part;
     offset += part;
     size -= part;

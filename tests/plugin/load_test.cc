@@ -1,0 +1,68 @@
+// How the plugin gets into a process, and what keeps it out.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "harness.h"
+
+namespace swivel::plugin_test {
+namespace {
+
+TEST(Load, AnnouncesItselfOnceAndIsIdempotent) {
+  if (ggml_backend_reg_by_name("SWIVEL") != nullptr) GTEST_SKIP() << "loaded by an earlier test; ctest runs every test in its own process";
+  ggml_backend_reg_t registry = nullptr;
+  const std::string said = CaptureStderr([&] { registry = ggml_backend_load(SWIVEL_PLUGIN_FILE); });
+  ASSERT_NE(registry, nullptr);
+  const std::string line = std::string("swivel 0.1.0: loaded into ggml ") + ggml_version() + " (backend API 3), kernels ";
+  EXPECT_NE(said.find(line), std::string::npos) << said;
+  EXPECT_NE(said.find(", kv k=turbo4,v=turbo4\n"), std::string::npos) << said;
+  const size_t devices = ggml_backend_dev_count();
+  EXPECT_EQ(CaptureStderr([&] { EXPECT_EQ(ggml_backend_load(SWIVEL_PLUGIN_FILE), registry); }).find("swivel 0"), std::string::npos);
+  EXPECT_EQ(ggml_backend_dev_count(), devices);
+}
+
+TEST(Load, Properties) {
+  EXPECT_STREQ(ggml_backend_dev_name(PluginDevice()), "SWIVEL");
+  EXPECT_EQ(ggml_backend_dev_type(PluginDevice()), GGML_BACKEND_DEVICE_TYPE_GPU);
+  ggml_backend_dev_props props;
+  ggml_backend_dev_get_props(PluginDevice(), &props);
+  EXPECT_TRUE(props.caps.mmap_support);
+  EXPECT_FALSE(props.caps.async || props.caps.host_buffer || props.caps.buffer_from_host_ptr || props.caps.events);
+  EXPECT_FALSE(ggml_backend_buft_is_host(PluginBufferType()));
+}
+
+TEST(Load, ASecondCopyIsRefused) {
+  PluginRegistry();
+  const auto copy = std::filesystem::temp_directory_path() / ("libggml-swivel-copy-" + std::to_string(getpid()) + ".so");
+  std::filesystem::copy_file(SWIVEL_PLUGIN_FILE, copy, std::filesystem::copy_options::overwrite_existing);
+  const std::string said = CaptureStderr([&] { EXPECT_EQ(ggml_backend_load(copy.c_str()), nullptr); });
+  std::filesystem::remove(copy);
+  EXPECT_NE(said.find("swivel: not loaded: another copy of the plugin is loaded already\n"), std::string::npos) << said;
+}
+
+// Only a process in which the plugin is not loaded yet can show these; ctest runs every test in its own process.
+std::string LoadWith(const char* variable, const char* value) {
+  if (ggml_backend_reg_by_name("SWIVEL") != nullptr) return "";
+  setenv(variable, value, 1);
+  const std::string said = CaptureStderr([] { EXPECT_EQ(ggml_backend_load(SWIVEL_PLUGIN_FILE), nullptr); });
+  unsetenv(variable);
+  return said;
+}
+
+TEST(Load, ABadSpecIsRefused) {
+  const std::string said = LoadWith("SWIVEL_KV", "turbo99");
+  if (said.empty()) GTEST_SKIP() << "loaded already";
+  EXPECT_NE(said.find("swivel: not loaded: SWIVEL_KV=turbo99: "), std::string::npos) << said;
+}
+
+TEST(Load, ABadTargetIsRefused) {
+  const std::string said = LoadWith("SWIVEL_TARGET", "riscv");
+  if (said.empty()) GTEST_SKIP() << "loaded already";
+  EXPECT_NE(said.find("swivel: not loaded: "), std::string::npos) << said;
+  EXPECT_NE(said.find("riscv"), std::string::npos) << said;
+}
+
+}  // namespace
+}  // namespace swivel::plugin_test
