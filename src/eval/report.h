@@ -1,0 +1,36 @@
+// An evaluation as a table for people (Markdown), a table for spreadsheets (CSV) and a record for programs (JSON).
+//
+// What was not measured is "-" in Markdown, empty in CSV and null in JSON, never 0.
+#ifndef SWIVEL_EVAL_REPORT_H_
+#define SWIVEL_EVAL_REPORT_H_
+
+#include <string>
+#include <vector>
+
+#include "eval/measure.h"
+#include "eval/quality.h"
+
+namespace swivel {
+
+struct EvalReport {
+  std::string model;  // path as given
+  std::string model_description;
+  std::string text;     // path as given
+  std::string weights;  // "as-is" or "f32"
+  QualityOptions options;
+  QualityReport quality;
+  std::vector<Measurement> speed;  // a measurement for each of quality.caches, or empty
+  int depth = 0;
+  int rounds = 0;
+  std::string cpu, target, llama_build, command;
+};
+
+// At most 120 columns; cache names longer than 20 characters become #1, #2, … and are spelled out below the table.
+std::string ReportMarkdown(const EvalReport& report);
+std::string ReportCsv(const EvalReport& report);
+// docs/evaluation.md lists the keys.
+std::string ReportJson(const EvalReport& report);
+
+}  // namespace swivel
+
+#endif  // SWIVEL_EVAL_REPORT_H_

@@ -1,0 +1,118 @@
+#include "eval/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace swivel {
+namespace {
+
+EvalReport Example() {
+  EvalReport report;
+  report.model = "m.gguf";
+  report.text = "text";
+  report.weights = "as-is";
+  report.quality.chunks = 3;
+  report.quality.floor.kld = {3069, 0, 4e-7, 1e-8, 3e-7, 1e-6, 2e-6, 3e-6, 5e-6};
+  report.quality.floor.same_top1 = MeanError{1.0, 0.0};
+  for (const char* name : {"f16", "q4_0", "k=turbo4,v=turbo3,boundary=2:q8_0"}) {
+    CacheQuality cache;
+    cache.cache.name = name;
+    cache.use.bits_per_value = 4.5;
+    cache.use.cache_bytes = 12345678;
+    cache.perplexity = MeanError{17.25, 0.4};
+    report.quality.caches.push_back(cache);
+  }
+  for (size_t i = 1; i < 3; ++i) {
+    CacheQuality& cache = report.quality.caches[i];
+    cache.prefill.kld = {3069, 0, 0.000233, 0.00001, 0.0001, 0.0005, 0.00312, 0.0091, 0.1};
+    cache.prefill.same_top1 = MeanError{0.89, 0.006};
+    cache.log_ppl_ratio = MeanError{0.01, 0.002};
+  }
+  return report;
+}
+
+TEST(ReportJson, HasTheAgreedKeysAndNullForWhatWasNotMeasured) {
+  const nlohmann::json json = nlohmann::json::parse(ReportJson(Example()));
+  for (const char* key : {"model", "text", "n_ctx", "floor", "results", "version", "threads", "cpu", "weights", "llama_cpp", "command"}) {
+    EXPECT_TRUE(json.contains(key)) << key;
+  }
+  const nlohmann::json& row = json["results"][1];
+  for (const char* key : {"kv", "bits_per_value", "cache_bytes", "peak_rss_bytes", "ppl", "kld", "same_top1", "decode_kld", "prefill_tps",
+                          "decode_tps"}) {
+    EXPECT_TRUE(row.contains(key)) << key;
+  }
+  EXPECT_DOUBLE_EQ(row["kld"]["mean"].get<double>(), 0.000233);
+  EXPECT_TRUE(row["decode_kld"]["mean"].is_null());
+  EXPECT_TRUE(row["decode_tps"].is_null());
+  EXPECT_TRUE(row["peak_rss_bytes"].is_null());
+  // The base is not compared with itself.
+  EXPECT_TRUE(json["results"][0]["kld"]["mean"].is_null());
+  EXPECT_TRUE(json["results"][0]["same_top1"].is_null());
+}
+
+TEST(ReportJson, NanIsNullAndCounted) {
+  EvalReport report = Example();
+  report.quality.caches[1].prefill.kld = {};
+  report.quality.caches[1].prefill.kld.mean = std::nan("");
+  report.quality.caches[1].prefill.kld.invalid = 7;
+  const nlohmann::json json = nlohmann::json::parse(ReportJson(report));
+  EXPECT_TRUE(json["results"][1]["kld"]["mean"].is_null());
+  EXPECT_EQ(json["results"][1]["kld"]["invalid"], 7);
+  EXPECT_NE(ReportMarkdown(report).find("NaN or infinite divergence at 7"), std::string::npos);
+}
+
+TEST(ReportMarkdown, TheTableFitsIn120Columns) {
+  EvalReport report = Example();
+  report.speed.resize(3);
+  for (Measurement& speed : report.speed) {
+    speed.prefill_tps = 12345.6;
+    speed.decode_tps = 123.456;
+    speed.peak_rss_bytes = int64_t{98765} << 20;
+  }
+  for (CacheQuality& cache : report.quality.caches) cache.decode = cache.prefill;
+  std::istringstream lines(ReportMarkdown(report));
+  int num_rows = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty() || line[0] != '|') continue;
+    const auto columns = std::count_if(line.begin(), line.end(), [](unsigned char c) { return (c & 0xc0) != 0x80; });
+    EXPECT_LE(columns, 120) << line;
+    ++num_rows;
+  }
+  EXPECT_EQ(num_rows, 5);
+  EXPECT_NE(ReportMarkdown(report).find("#1 is k=turbo4,v=turbo3,boundary=2:q8_0"), std::string::npos);
+  EXPECT_NE(ReportMarkdown(report).find("0.000233 ±4%"), std::string::npos);
+}
+
+TEST(ReportCsv, OneLineARowWithEmptyCellsForWhatWasNotMeasured) {
+  std::istringstream lines(ReportCsv(Example()));
+  std::string header, line;
+  std::getline(lines, header);
+  int num_rows = 0;
+  while (std::getline(lines, line)) {
+    // Names are quoted since they hold commas.
+    const size_t end_of_name = line.find('"', 1);
+    EXPECT_EQ(std::count(line.begin() + static_cast<long>(end_of_name), line.end(), ','), std::count(header.begin(), header.end(), ','));
+    ++num_rows;
+  }
+  EXPECT_EQ(num_rows, 3);
+}
+
+TEST(Measurement, SurvivesTheTripThroughJson) {
+  Measurement sent;
+  sent.decode_tps = 12.5;
+  sent.peak_rss_bytes = 1 << 30;
+  StatusOr<Measurement> got = MeasurementFromJson(ToJson(sent));
+  ASSERT_TRUE(got.ok());
+  EXPECT_EQ(got->decode_tps, sent.decode_tps);
+  EXPECT_EQ(got->peak_rss_bytes, sent.peak_rss_bytes);
+  EXPECT_FALSE(got->prefill_tps.has_value());
+  EXPECT_FALSE(MeasurementFromJson("oops").ok());
+}
+
+}  // namespace
+}  // namespace swivel

@@ -1,0 +1,101 @@
+#include "llama/context.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "ggml.h"
+#include "llama.h"
+#include "llama/log.h"
+#include "llama/plugin.h"
+
+namespace swivel {
+
+StatusOr<std::unique_ptr<Context>> Context::Create(const Model& model, const CacheChoice& cache, const ContextOptions& options) {
+  llama_context_params params = llama_context_default_params();
+  params.n_ctx = static_cast<uint32_t>(options.context_tokens);
+  params.n_batch = static_cast<uint32_t>(options.batch_tokens);
+  params.n_ubatch = static_cast<uint32_t>(options.micro_batch_tokens);
+  // The logits of a whole batch are the largest buffer of a context; reserve what will be asked for.
+  params.n_outputs_max = static_cast<uint32_t>(options.max_outputs);
+  params.n_outputs_max_per_seq = 0;
+  params.n_threads = params.n_threads_batch = options.threads;
+  params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
+  params.type_k = params.type_v = GGML_TYPE_F16;  // what the plugin recognises as its own
+  std::unique_ptr<Context> context(new Context);
+  context->model_ = &model;
+  context->cache_ = cache;
+  if (cache.stock) {
+    params.type_k = params.type_v = static_cast<ggml_type>(cache.ggml_type);
+  } else {
+    StatusOr<Plugin*> plugin = Plugin::Get();
+    if (!plugin.ok()) return plugin.status();
+    if (Status status = (*plugin)->SetSpec(cache.spec); !status.ok()) return status;
+    context->first_report_ = (*plugin)->Report().size();
+  }
+  const LlamaLogMark mark;
+  context->context_ = llama_init_from_model(model.get(), params);
+  if (context->context_ == nullptr) {
+    return Status::Unsupported(
+        fmt::format("no context of {} tokens with the cache {} for this model: {}", options.context_tokens, cache.name, mark.Errors()));
+  }
+  if (llama_get_memory(context->context_) == nullptr) {
+    return Status::Unsupported(fmt::format("this model ({}) keeps no KV cache", model.description()));
+  }
+  return context;
+}
+
+Context::~Context() {
+  if (context_ != nullptr) llama_free(context_);
+}
+
+void Context::Clear() { llama_memory_clear(llama_get_memory(context_), /*data=*/true); }
+
+Status Context::Decode(std::span<const Token> tokens, int first_position, int num_outputs) {
+  const int count = static_cast<int>(tokens.size());
+  llama_batch batch = llama_batch_init(count, 0, 1);
+  batch.n_tokens = count;
+  for (int i = 0; i < count; ++i) {
+    batch.token[i] = tokens[static_cast<size_t>(i)];
+    batch.pos[i] = first_position + i;
+    batch.n_seq_id[i] = 1;
+    batch.seq_id[i][0] = 0;
+    batch.logits[i] = i >= count - num_outputs ? 1 : 0;
+  }
+  const LlamaLogMark mark;
+  const int result = llama_decode(context_, batch);
+  llama_batch_free(batch);
+  if (result == 0) return {};
+  return Status::Internal(fmt::format("llama.cpp could not decode {} tokens at position {} with the cache {} ({}): {}", count,
+                                      first_position, cache_.name, result, mark.Errors()));
+}
+
+const float* Context::Logits(int row) const {
+  return llama_get_logits(context_) + static_cast<size_t>(row) * static_cast<size_t>(model_->vocab_size());
+}
+
+CacheUse Context::Use(const CacheLayout& layout) const {
+  CacheUse use;
+  if (!layout.tensors.empty()) use.f16_bytes = layout.BytesAs(GGML_TYPE_F16);
+  if (cache_.stock) {
+    if (use.f16_bytes) use.cache_bytes = layout.BytesAs(cache_.ggml_type);
+  } else if (StatusOr<Plugin*> plugin = Plugin::Get(); plugin.ok()) {
+    // One context has several caches when some layers have a window.
+    const std::vector<CacheReport> reports = (*plugin)->Report();
+    int64_t stated_f16_bytes = 0;
+    for (size_t i = first_report_; i < reports.size(); ++i) {
+      if (reports[i].packed_bytes) use.cache_bytes = use.cache_bytes.value_or(0) + *reports[i].packed_bytes;
+      if (reports[i].resident_bytes) use.resident_bytes = use.resident_bytes.value_or(0) + *reports[i].resident_bytes;
+      stated_f16_bytes += reports[i].f16_bytes.value_or(0);
+    }
+    if (!use.f16_bytes && stated_f16_bytes > 0) use.f16_bytes = stated_f16_bytes;
+  }
+  // An f16 value is 16 bits, so the ratio of sizes counts bits whatever the shapes are.
+  if (use.cache_bytes && use.f16_bytes) {
+    use.bits_per_value = 16.0 * static_cast<double>(*use.cache_bytes) / static_cast<double>(*use.f16_bytes);
+  }
+  return use;
+}
+
+}  // namespace swivel
