@@ -17,9 +17,15 @@ StatusOr<std::unique_ptr<GroupStore>> GroupStore::Create(const Codec& codec, Sid
   store->mode_ = mode;
   store->shape_ = shape;
   store->group_bytes_ = codec.group_bytes(shape.width);
-  store->groups_per_stream_ = (shape.num_cells + kGroupTokens - 1) / kGroupTokens;
-  StatusOr<LazyMemory> memory =
-      LazyMemory::Reserve(store->group_bytes_ * shape.num_heads * store->groups_per_stream_ * shape.num_streams);
+  store->groups_per_stream_ = (shape.num_cells - 1) / kGroupTokens + 1;
+  size_t bytes = store->group_bytes_;
+  for (int64_t count : {static_cast<int64_t>(shape.num_heads), store->groups_per_stream_, static_cast<int64_t>(shape.num_streams)}) {
+    // A product that wraps around would be a small store behind large indices.
+    if (__builtin_mul_overflow(bytes, count, &bytes)) {
+      return Status::OutOfMemory("a store of " + std::to_string(shape.num_cells) + " cells is larger than the address space");
+    }
+  }
+  StatusOr<LazyMemory> memory = LazyMemory::Reserve(bytes);
   if (!memory.ok()) return memory.status();
   store->memory_ = std::move(*memory);
   return store;
@@ -44,6 +50,11 @@ uint8_t* GroupStore::Group(int64_t cell, int head) const {
 
 int GroupStore::TokenInGroup(int64_t cell) const { return static_cast<int>(cell % shape_.num_cells % kGroupTokens); }
 
+bool GroupStore::StartsFullGroup(int64_t cell) const {
+  const int64_t in_stream = cell % shape_.num_cells;
+  return in_stream % kGroupTokens == 0 && in_stream + kGroupTokens <= shape_.num_cells;
+}
+
 void GroupStore::EncodeCellHead(const Kernels& kernels, int64_t cell, int head, const float* row) {
   kernels.encode(*codec_, row, shape_.width, side_, mode_, Group(cell, head), TokenInGroup(cell));
 }
@@ -63,7 +74,7 @@ void GroupStore::CopyCells(const GroupStore& source, int64_t from, int64_t to, i
     const int from_token = source.TokenInGroup(from + i);
     const int to_token = TokenInGroup(to + i);
     // Whole groups move as bytes; the codes of a lone cell are interleaved with its neighbours'.
-    const bool whole = from_token == 0 && to_token == 0 && count - i >= kGroupTokens;
+    const bool whole = count - i >= kGroupTokens && source.StartsFullGroup(from + i) && StartsFullGroup(to + i);
     for (int head = 0; head < shape_.num_heads; ++head) {
       const uint8_t* from_group = source.Group(from + i, head);
       uint8_t* to_group = Group(to + i, head);

@@ -52,6 +52,8 @@ class GroupStore {
   GroupStore() = default;
   uint8_t* Group(int64_t cell, int head) const;
   int TokenInGroup(int64_t cell) const;
+  // False in the last group of a stream when it is incomplete: the cells behind it are the next stream's.
+  bool StartsFullGroup(int64_t cell) const;
 
   const Codec* codec_ = nullptr;
   Side side_ = Side::kKey;

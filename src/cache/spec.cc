@@ -99,15 +99,16 @@ StatusOr<CacheSpec> ParseSpec(std::string_view text) {
   CacheSpec spec;
   std::string seen;
   if (text.empty()) return Status::Invalid("the cache spec is empty; " + SpecHelp());
-  // A bare codec sets both sides, so it comes first whatever its place: "v=turbo3,turbo4" is K turbo4, V turbo3.
-  for (const bool bare_pass : {true, false}) {
+  // A bare codec and scale= set both sides, so they come first whatever their place: "v=turbo3,turbo4" is K turbo4, V turbo3.
+  for (const bool general_pass : {true, false}) {
     for (size_t start = 0; start <= text.size();) {
       const size_t end = std::min(text.find(',', start), text.size());
       const std::string_view item = text.substr(start, end - start);
       start = end + 1;
       const bool bare = item.find('=') == std::string_view::npos;
-      if (bare != bare_pass) continue;
-      Status status = CheckRepeats(bare ? "a codec for both K and V" : item.substr(0, item.find('=')), &seen);
+      const std::string_view key = bare ? "a codec for both K and V" : item.substr(0, item.find('='));
+      if ((bare || key == "scale") != general_pass) continue;
+      Status status = item.empty() ? Status::Invalid("an item is empty; " + SpecHelp()) : CheckRepeats(key, &seen);
       if (status.ok()) status = ApplyItem(item, &spec);
       if (!status.ok()) return Status(status.code(), "cache spec '" + std::string(text) + "': " + status.message());
     }
