@@ -1,0 +1,177 @@
+#include "cache/spec.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace swivel {
+namespace {
+
+CacheSpec ParseOrDie(const std::string& text) {
+  const StatusOr<CacheSpec> spec = ParseSpec(text);
+  EXPECT_TRUE(spec.ok()) << text << ": " << spec.status().message();
+  return spec.ok() ? spec.value() : CacheSpec();
+}
+
+bool Same(const CacheSpec& a, const CacheSpec& b) {
+  return a.k == b.k && a.v == b.v && a.k_scale == b.k_scale && a.v_scale == b.v_scale && a.boundary_layers == b.boundary_layers &&
+         (a.boundary_layers == 0 || a.boundary_codec == b.boundary_codec);
+}
+
+TEST(Spec, ABareCodecSetsBothSides) {
+  for (const Codec* codec : AllCodecs()) {
+    const CacheSpec spec = ParseOrDie(codec->name);
+    EXPECT_EQ(spec.k, codec->id);
+    EXPECT_EQ(spec.v, codec->id);
+    EXPECT_EQ(spec.boundary_layers, 0);
+    EXPECT_EQ(spec.k_scale, ScaleMode::kMatched);
+  }
+}
+
+TEST(Spec, ItemsSetWhatTheyName) {
+  const CacheSpec spec = ParseOrDie("k=turbo4,v=turbo2,boundary=3:q8_0_rot,k_scale=unbiased,v_scale=ls");
+  EXPECT_EQ(spec.k, CodecId::kTurbo4);
+  EXPECT_EQ(spec.v, CodecId::kTurbo2);
+  EXPECT_EQ(spec.boundary_layers, 3);
+  EXPECT_EQ(spec.boundary_codec, CodecId::kQ8_0Rot);
+  EXPECT_EQ(spec.ScaleFor(Side::kKey), ScaleMode::kUnbiased);
+  EXPECT_EQ(spec.ScaleFor(Side::kValue), ScaleMode::kLeastSquares);
+  const CacheSpec both = ParseOrDie("turbo3,scale=unbiased");
+  EXPECT_EQ(both.k_scale, ScaleMode::kUnbiased);
+  EXPECT_EQ(both.v_scale, ScaleMode::kUnbiased);
+}
+
+// The general item first whatever its place: a specific one refines it.
+TEST(Spec, OrderOfItemsDoesNotMatter) {
+  const std::pair<const char*, const char*> same[] = {{"v=turbo3,turbo4", "turbo4,v=turbo3"},
+                                                      {"k=f16,turbo2,boundary=1:f16", "boundary=1:f16,turbo2,k=f16"},
+                                                      {"turbo4,k_scale=ls,scale=unbiased", "turbo4,scale=unbiased,k_scale=ls"},
+                                                      {"v_scale=matched,scale=ls", "scale=ls,v_scale=matched"}};
+  for (const auto& [a, b] : same) EXPECT_TRUE(Same(ParseOrDie(a), ParseOrDie(b))) << a << " and " << b;
+  EXPECT_EQ(ParseOrDie("k_scale=ls,scale=unbiased").k_scale, ScaleMode::kLeastSquares);
+}
+
+TEST(Spec, CanonicalTextRoundTrips) {
+  int count = 0;
+  for (const Codec* k : AllCodecs()) {
+    for (const Codec* v : AllCodecs()) {
+      for (int boundary : {0, 1, 1000}) {
+        for (ScaleMode k_scale : {ScaleMode::kMatched, ScaleMode::kUnbiased, ScaleMode::kLeastSquares}) {
+          for (ScaleMode v_scale : {ScaleMode::kMatched, ScaleMode::kLeastSquares}) {
+            CacheSpec spec;
+            spec.k = k->id;
+            spec.v = v->id;
+            spec.boundary_layers = boundary;
+            spec.boundary_codec = v->id;
+            spec.k_scale = k_scale;
+            spec.v_scale = v_scale;
+            const CacheSpec back = ParseOrDie(spec.ToString());
+            ASSERT_TRUE(Same(spec, back)) << spec.ToString();
+            ASSERT_EQ(back.ToString(), spec.ToString());
+            ++count;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(count, 1000);
+  EXPECT_EQ(ParseOrDie("turbo4").ToString(), "k=turbo4,v=turbo4");
+  EXPECT_EQ(ParseOrDie("boundary=2:q8_0,v=turbo3,scale=ls").ToString(), "k=turbo4,v=turbo3,boundary=2:q8_0,k_scale=ls,v_scale=ls");
+}
+
+struct Wrong {
+  const char* text;
+  std::vector<const char*> message_holds;
+};
+
+TEST(Spec, ErrorsNameWhatIsWrongAndWhatIsAccepted) {
+  const std::vector<const char*> codecs = {"f16", "bf16", "q8_0", "q8_0_rot", "q4_0", "q4_0_rot", "turbo2", "turbo3", "turbo4"};
+  const auto with_codecs = [&](const char* name) {
+    std::vector<const char*> holds = codecs;
+    holds.push_back(name);
+    return holds;
+  };
+  const std::vector<Wrong> table = {
+      {"", with_codecs("empty")},
+      {"turbo33", with_codecs("'turbo33'")},
+      {"-1", with_codecs("'-1'")},
+      {"abc", with_codecs("'abc'")},
+      {"TURBO4", with_codecs("'TURBO4'")},
+      {" turbo4", with_codecs("' turbo4'")},
+      {"k=turbo33", with_codecs("'turbo33'")},
+      {"k=", with_codecs("''")},
+      {"v=-1", with_codecs("'-1'")},
+      {"turbo4,", with_codecs("an item is empty")},
+      {",turbo4", with_codecs("an item is empty")},
+      {"k=turbo4,,v=turbo3", with_codecs("an item is empty")},
+      {",", with_codecs("an item is empty")},
+      {"boundary=2:", with_codecs("''")},
+      {"boundary=2:turbo33", with_codecs("'turbo33'")},
+      {"boundary=0", {"boundary='0'", "n:codec", "1 to 1000"}},
+      {"boundary=0:q8_0", {"boundary='0:q8_0'", "1 to 1000"}},
+      {"boundary=-1:q8_0", {"boundary='-1:q8_0'", "1 to 1000"}},
+      {"boundary=1001:q8_0", {"1001", "1 to 1000"}},
+      {"boundary=99999999999999999999:q8_0", {"99999999999999999999", "1 to 1000"}},
+      {"boundary=2", {"boundary='2'", "n:codec"}},
+      {"boundary=:q8_0", {"boundary=':q8_0'", "n:codec"}},
+      {"boundary=2x:q8_0", {"boundary='2x:q8_0'", "n:codec"}},
+      {"boundary= 2:q8_0", {"boundary=' 2:q8_0'", "n:codec"}},
+      {"boundary=", {"boundary=''", "n:codec"}},
+      {"scale=best", {"'best'", "matched", "unbiased", "ls"}},
+      {"k_scale=", {"''", "matched", "unbiased", "ls"}},
+      {"v_scale=Matched", {"'Matched'", "matched", "unbiased", "ls"}},
+      {"key=turbo4", {"'key'", "k, v, boundary, scale, k_scale, v_scale"}},
+      {"K=turbo4", {"'K'", "k, v, boundary"}},
+      {"=turbo4", {"''", "k, v, boundary"}},
+      {"k=turbo4,k=turbo4", {"'k'", "twice"}},
+      {"turbo4,turbo3", {"codec", "twice"}},
+      {"scale=ls,scale=ls", {"'scale'", "twice"}},
+      {"boundary=1:f16,boundary=2:f16", {"'boundary'", "twice"}},
+  };
+  for (const Wrong& wrong : table) {
+    const StatusOr<CacheSpec> spec = ParseSpec(wrong.text);
+    ASSERT_FALSE(spec.ok()) << "'" << wrong.text << "'";
+    EXPECT_EQ(spec.status().code(), StatusCode::kInvalidArgument);
+    const std::string& message = spec.status().message();
+    for (const char* part : wrong.message_holds) EXPECT_NE(message.find(part), std::string::npos) << "'" << wrong.text << "': " << message;
+    // The whole text is quoted, so that one sees which of several variables and flags was read.
+    if (*wrong.text != '\0') {
+      EXPECT_NE(message.find("'" + std::string(wrong.text) + "'"), std::string::npos) << message;
+    }
+  }
+}
+
+TEST(Spec, BoundaryTakesTheFirstAndLastLayers) {
+  const CacheSpec spec = ParseOrDie("k=turbo4,v=turbo3,boundary=2:q8_0");
+  for (int layer = 0; layer < 8; ++layer) {
+    const bool edge = layer < 2 || layer >= 6;
+    EXPECT_EQ(spec.CodecFor(Side::kKey, layer, 8), edge ? CodecId::kQ8_0 : CodecId::kTurbo4) << layer;
+    EXPECT_EQ(spec.CodecFor(Side::kValue, layer, 8), edge ? CodecId::kQ8_0 : CodecId::kTurbo3) << layer;
+  }
+  // More boundary than layers: all of them.
+  for (int layer = 0; layer < 3; ++layer) EXPECT_EQ(spec.CodecFor(Side::kKey, layer, 3), CodecId::kQ8_0);
+  EXPECT_EQ(ParseOrDie("turbo4").CodecFor(Side::kKey, 0, 1), CodecId::kTurbo4);
+}
+
+TEST(Spec, BitsAValueAverageLayersSidesAndWidths) {
+  EXPECT_DOUBLE_EQ(ParseOrDie("f16").BitsPerValue(128, 128, 30), 16.0);
+  EXPECT_DOUBLE_EQ(ParseOrDie("turbo4").BitsPerValue(128, 128, 30), 4.125);
+  EXPECT_DOUBLE_EQ(ParseOrDie("k=turbo4,v=turbo3").BitsPerValue(64, 64, 10), 0.5 * (4.25 + 3.25));
+  // Widths weigh: K of 192 and V of 128.
+  EXPECT_DOUBLE_EQ(ParseOrDie("k=turbo4,v=turbo2").BitsPerValue(192, 128, 4), ((4 + 16.0 / 192) * 192 + (2 + 16.0 / 128) * 128) / 320);
+  EXPECT_DOUBLE_EQ(ParseOrDie("turbo4,boundary=1:q8_0").BitsPerValue(128, 128, 10), 0.8 * 4.125 + 0.2 * 8.5);
+}
+
+TEST(Spec, HelpNamesEverythingAndItsExampleParses) {
+  const std::string help = SpecHelp();
+  for (const Codec* codec : AllCodecs()) EXPECT_NE(help.find(codec->name), std::string::npos);
+  for (const char* word : {"k=", "v=", "boundary=", "scale=", "k_scale=", "v_scale=", "matched", "unbiased", "ls"}) {
+    EXPECT_NE(help.find(word), std::string::npos) << word;
+  }
+  const std::string example = help.substr(help.find("Example: ") + 9);
+  ParseOrDie(example);
+}
+
+}  // namespace
+}  // namespace swivel
