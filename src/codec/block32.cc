@@ -120,6 +120,7 @@ constexpr Codec MakeBlock32(CodecId id, const char* name, const char* summary, L
           kRotated ? 64 : kBlock,
           false,
           nullptr,
+          nullptr,
           &GroupBytes<Block>,
           &Encode<Block, kRotated>,
           &Decode<Block>,

@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "math/codebook.h"
 #include "math/rotation.h"
 
 namespace swivel {
@@ -51,6 +52,7 @@ struct Codec {
   int width_multiple;  // the head width must be a multiple of this
   bool has_scale_mode;
   const float* levels;  // kPlanes: the 2^code_bits code values, ascending; else null
+  const ByteLevels* byte_levels;  // kPlanes: the same for integer kernels; else null
 
   Frame frame(Side side) const { return side == Side::kKey ? key_frame : value_frame; }
 

@@ -42,8 +42,8 @@ void CopyRow(const uint8_t* from_group, int from_token, int width, Side side, ui
 }  // namespace
 
 extern const Codec kF16Codec = {CodecId::kF16, "f16", "IEEE half, the uncompressed cache", Frame::kNone, Frame::kNone, Layout::kF16, 16, 16,
-                                false, nullptr, &GroupBytes, &Encode<F16FromF32>, &Decode<F32FromF16>, &CopyRow};
+                                false, nullptr, nullptr, &GroupBytes, &Encode<F16FromF32>, &Decode<F32FromF16>, &CopyRow};
 extern const Codec kBf16Codec = {CodecId::kBf16, "bf16", "bfloat16", Frame::kNone, Frame::kNone, Layout::kBf16, 16, 16,
-                                 false, nullptr, &GroupBytes, &Encode<Bf16FromF32>, &Decode<F32FromBf16>, &CopyRow};
+                                 false, nullptr, nullptr, &GroupBytes, &Encode<Bf16FromF32>, &Decode<F32FromBf16>, &CopyRow};
 
 }  // namespace swivel

@@ -3,10 +3,10 @@
 // The interleave serves attention kernels (docs/formats.md has pictures). A code of 2 or 4 bits is one field; a code of 3 bits is a
 // 2-bit field in the low plane and one bit in the high plane. All offsets are in bytes from the start of the group.
 //
-// Keys: tiles of 16 tokens; a 32-bit lane belongs to one token and holds 4 neighbouring coordinates, one a byte, so that a byte dot
-// product sums along the coordinates of a token. Two tiles (32 tokens) form a pair, whose high planes share bytes.
-// Values: tiles of 32 tokens; a 32-bit lane belongs to one coordinate, its two 16-bit halves to an even and an odd token, so that a
-// word dot product sums along tokens.
+// Keys: a 32-bit lane belongs to one token and holds 4 neighbouring coordinates, one a byte, so that a byte dot product sums along the
+// coordinates of a token. Tiles of 16 tokens; two tiles (32 tokens) form a pair, whose high planes share bytes.
+// Values: the mirror image. A lane belongs to one coordinate and holds 4 neighbouring tokens, one a byte, so that a byte dot product sums
+// along tokens. Tiles of 32 tokens.
 // Behind the codes stand 128 scales (e8m8, little endian).
 #ifndef SWIVEL_CODEC_PLANES_H_
 #define SWIVEL_CODEC_PLANES_H_
@@ -48,18 +48,16 @@ inline Field KeyHighBit(int width, int token, int coordinate) {
 // The low field of a value code.
 inline Field ValueField(int bits, int width, int token, int coordinate) {
   const int field_bits = bits == 4 ? 4 : 2;
-  const int fields = 16 / field_bits;  // fields a 16-bit half; a block of 64 bytes holds 16 coordinates of 2 * fields tokens
+  const int fields = 8 / field_bits;  // fields a byte; a block of 64 bytes holds 16 coordinates of 4 * fields tokens
   const size_t tile = static_cast<size_t>(token / 32) * Bytes32(bits, width) + static_cast<size_t>(coordinate / 16) * 64 * bits;
-  const int block = token % 32 / (2 * fields);
-  const int shift = token % 2 * 16 + token % (2 * fields) / 2 * field_bits;
-  return {tile + static_cast<size_t>(block) * 64 + 4 * (coordinate % 16) + shift / 8, shift % 8};
+  const int block = token % 32 / (4 * fields);
+  return {tile + static_cast<size_t>(block) * 64 + 4 * (coordinate % 16) + token % 4, token % (4 * fields) / 4 * field_bits};
 }
 
 // Bit 2 of a 3-bit value code: one block of 64 bytes holds 16 coordinates of 32 tokens.
 inline Field ValueHighBit(int width, int token, int coordinate) {
   const size_t tile = static_cast<size_t>(token / 32) * Bytes32(3, width) + static_cast<size_t>(coordinate / 16) * 64 * 3 + 128;
-  const int shift = token % 2 * 16 + token % 32 / 2;
-  return {tile + 4 * (coordinate % 16) + shift / 8, shift % 8};
+  return {tile + 4 * (coordinate % 16) + token % 4, token % 32 / 4};
 }
 
 }  // namespace swivel

@@ -58,6 +58,13 @@ constexpr const float* Levels() {
   return kLloydMax4.data();
 }
 
+template <int kBits>
+constexpr const ByteLevels* IntegerLevels() {
+  if constexpr (kBits == 2) return &kLloydMax2Bytes;
+  if constexpr (kBits == 3) return &kLloydMax3Bytes;
+  return &kLloydMax4Bytes;
+}
+
 void SetScale(uint8_t* group, int bits, int width, int token, uint16_t scale) {
   uint8_t* at = group + ScalesOffset(bits, width) + 2 * token;
   at[0] = static_cast<uint8_t>(scale & 0xff);
@@ -132,6 +139,7 @@ constexpr Codec MakeTurbo(CodecId id, const char* name, const char* summary) {
           16,
           true,
           Levels<kBits>(),
+          IntegerLevels<kBits>(),
           &GroupBytes<kBits>,
           &Encode<kBits>,
           &DecodeInFrame<kBits>,

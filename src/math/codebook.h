@@ -3,6 +3,7 @@
 #define SWIVEL_MATH_CODEBOOK_H_
 
 #include <array>
+#include <cstdint>
 
 namespace swivel {
 
@@ -15,6 +16,17 @@ inline constexpr std::array<float, 8> kLloydMax3 = {-2.151946f, -1.343909f, -0.7
 inline constexpr std::array<float, 16> kLloydMax4 = {-2.732590f, -2.069017f, -1.618046f, -1.256231f, -0.942340f, -0.656759f,
                                                      -0.388048f, -0.128395f, 0.128395f,  0.388048f,  0.656759f,  0.942340f,
                                                      1.256231f,  1.618046f,  2.069017f,  2.732590f};
+
+// The same levels as small integers times one step, for kernels that multiply integers. Of all integer books within +-127 these have the
+// least mean squared deviation from the levels over N(0,1): 2.6e-4, 1.1e-3, 3.2e-3 of the standard deviation (scaling the largest level to
+// 127 would give 6.4e-4, 6.6e-3, 5.7e-3). The unit test repeats the search.
+struct ByteLevels {
+  std::array<int8_t, 16> level;  // ascending; books of fewer than 16 levels fill the front
+  float step;
+};
+inline constexpr ByteLevels kLloydMax2Bytes = {{-90, -27, 27, 90}, 0.016780418f};
+inline constexpr ByteLevels kLloydMax3Bytes = {{-88, -55, -31, -10, 10, 31, 55, 88}, 0.024434781f};
+inline constexpr ByteLevels kLloydMax4Bytes = {{-104, -79, -62, -48, -36, -25, -15, -5, 5, 15, 25, 36, 48, 62, 79, 104}, 0.026168601f};
 
 // The decision threshold between two neighbouring levels: their midpoint. One expression everywhere, so that codes are bit-exact.
 inline constexpr float Threshold(float low, float high) { return 0.5f * (low + high); }

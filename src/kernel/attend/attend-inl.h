@@ -26,7 +26,7 @@ SWIVEL_INLINE F32x16 Tanh(F32x16 x) {
 // One thread's working memory, carved out of AttendPlan::thread_bytes.
 struct Scratch {
   uint8_t* key_tile;      // 64 cells: bytes or floats
-  uint8_t* value_tile;    // 64 cells: words or floats
+  uint8_t* value_tile;    // 64 cells: bytes or floats
   int8_t* q_bytes;        // [rows][key width] when keys are table codes …
   float* q_floats;        // … else this
   float* out;             // [rows][value width], in the codec's frame, not yet divided by the sum
@@ -39,8 +39,8 @@ struct Scratch {
   float* key_scales;      // [64]
   float* value_scales;    // [64]
   float* scores;          // [kRowBlock][64] logits, then weights
-  int16_t* words;         // [kRowBlock][64]
-  uint16_t* mask_tail;    // [64]: the last, incomplete chunk of a mask row is copied here; every row needs its own
+  uint8_t* weights;       // [kRowBlock][64] the same as bytes
+  uint16_t* mask_tail;    // [64]: the last, incomplete chunk of a mask row
 };
 
 SWIVEL_INLINE Scratch CarveScratch(const AttendPlan& plan, int thread) {
@@ -68,8 +68,8 @@ SWIVEL_INLINE Scratch CarveScratch(const AttendPlan& plan, int thread) {
   s.key_scales = reinterpret_cast<float*>(take(kChunk * sizeof(float)));
   s.value_scales = reinterpret_cast<float*>(take(kChunk * sizeof(float)));
   s.scores = reinterpret_cast<float*>(take(kRowBlock * kChunk * sizeof(float)));
-  s.words = reinterpret_cast<int16_t*>(take(kRowBlock * kChunk * sizeof(int16_t)));
-  s.mask_tail = reinterpret_cast<uint16_t*>(take(kRowBlock * kChunk * sizeof(uint16_t)));
+  s.weights = take(kRowBlock * kChunk);
+  s.mask_tail = reinterpret_cast<uint16_t*>(take(kChunk * sizeof(uint16_t)));
   return s;
 }
 
@@ -135,8 +135,8 @@ SWIVEL_INLINE void PrepareRows(const AttendPlan& plan, const Item& item, const L
     const float largest = finite ? ReduceMax(largest16) : 0.0f;
     const F32x16 to_bytes = Set(largest > 0.0f ? 127.0f / largest : 0.0f);
     int8_t* bytes = s.q_bytes + static_cast<size_t>(row) * width;
-    for (int i = 0; i < width; i += 16) StoreI8(bytes + i, finite ? Mul(Load(rotated + i), to_bytes) : Zero());
-    s.factor[row] = args.scale * (largest / 127.0f) * tables.byte_step;
+    for (int i = 0; i < width; i += 16) StoreBytes(bytes + i, finite ? Mul(Load(rotated + i), to_bytes) : Zero());
+    s.factor[row] = args.scale * (largest / 127.0f) * tables.step;
     if (kByteBias != 0) {
       int32_t total = 0;
       for (int i = 0; i < width; ++i) total += bytes[i];
@@ -178,37 +178,56 @@ SWIVEL_INLINE bool FindVisible(const AttendPlan& plan, const Item& item, int64_t
   return any != 0;
 }
 
-// Unpacks the chunk that holds `cell`; returns a bit for each cell that is NaN in K or V.
-SWIVEL_INLINE uint64_t UnpackChunk(const AttendPlan& plan, const Item& item, int64_t cell, const LevelTables& k_tables, const LevelTables& v_tables,
-                                   Scratch& s) {
+// A chunk of 64 cells of one KV head.
+struct Chunk {
+  const uint8_t* keys;    // its group
+  const uint8_t* values;
+  int half;               // which half of the group
+  int64_t num_cells;      // of the 64 that belong to the item
+  uint64_t poison;        // a bit for each cell that is NaN in K or V
+  bool direct;            // few rows: codes are read where they are, not unpacked
+};
+
+SWIVEL_INLINE Chunk LocateChunk(const AttendPlan& plan, const Item& item, int64_t cell) {
   const KvView& k = plan.args.k;
   const KvView& v = plan.args.v;
   const int64_t group = cell / kGroupTokens;
-  const int chunk = static_cast<int>(cell % kGroupTokens) / kChunk;
   const int stream = plan.args.first_stream + item.stream;
-  const uint8_t* keys = k.base + stream * k.stream_stride + group * k.group_stride + item.kv_head * k.head_stride;
-  const uint8_t* values = v.base + stream * v.stream_stride + group * v.group_stride + item.kv_head * v.head_stride;
-  uint64_t poison = 0;
+  Chunk chunk;
+  chunk.keys = k.base + stream * k.stream_stride + group * k.group_stride + item.kv_head * k.head_stride;
+  chunk.values = v.base + stream * v.stream_stride + group * v.group_stride + item.kv_head * v.head_stride;
+  chunk.half = static_cast<int>(cell % kGroupTokens) / kChunk;
+  chunk.num_cells = std::min<int64_t>(item.end_cell - cell, kChunk);
+  chunk.poison = 0;
+  chunk.direct = item.num_rows <= kRowBlock;
+  return chunk;
+}
+
+SWIVEL_INLINE void UnpackChunk(const AttendPlan& plan, const LevelTables& k_tables, const LevelTables& v_tables, Chunk& chunk, Scratch& s) {
+  const KvView& k = plan.args.k;
+  const KvView& v = plan.args.v;
   if (k.codec->layout == Layout::kPlanes) {
-    const ByteTable table = MakeByteTable(k_tables.bytes);
-    if (k.codec->code_bits == 2) UnpackKeyCodes<2>(keys, k.width, chunk, table, s.key_tile);
-    if (k.codec->code_bits == 3) UnpackKeyCodes<3>(keys, k.width, chunk, table, s.key_tile);
-    if (k.codec->code_bits == 4) UnpackKeyCodes<4>(keys, k.width, chunk, table, s.key_tile);
-    poison |= UnpackScales(keys, k.codec->code_bits, k.width, chunk, s.key_scales);
+    const ByteTable table = MakeByteTable(k_tables.key_bytes);
+    if (!chunk.direct) {
+      if (k.codec->code_bits == 2) UnpackKeyCodes<2>(chunk.keys, k.width, chunk.half, table, s.key_tile);
+      if (k.codec->code_bits == 3) UnpackKeyCodes<3>(chunk.keys, k.width, chunk.half, table, s.key_tile);
+      if (k.codec->code_bits == 4) UnpackKeyCodes<4>(chunk.keys, k.width, chunk.half, table, s.key_tile);
+    }
+    chunk.poison |= LoadScales(chunk.keys, k.codec->code_bits, k.width, chunk.half, s.key_scales);
   } else {
-    poison |= UnpackKeyFloats(*k.codec, keys, k.width, chunk, reinterpret_cast<float*>(s.key_tile));
+    chunk.poison |= UnpackKeyFloats(*k.codec, chunk.keys, k.width, chunk.half, reinterpret_cast<float*>(s.key_tile));
   }
   if (v.codec->layout == Layout::kPlanes) {
-    const WordTable table = MakeWordTable(v_tables.words);
-    int16_t* tile = reinterpret_cast<int16_t*>(s.value_tile);
-    if (v.codec->code_bits == 2) UnpackValueCodes<2>(values, v.width, chunk, table, tile);
-    if (v.codec->code_bits == 3) UnpackValueCodes<3>(values, v.width, chunk, table, tile);
-    if (v.codec->code_bits == 4) UnpackValueCodes<4>(values, v.width, chunk, table, tile);
-    poison |= UnpackScales(values, v.codec->code_bits, v.width, chunk, s.value_scales);
+    const ByteTable table = MakeByteTable(v_tables.value_bytes);
+    if (!chunk.direct) {
+      if (v.codec->code_bits == 2) UnpackValueCodes<2>(chunk.values, v.width, chunk.half, table, s.value_tile);
+      if (v.codec->code_bits == 3) UnpackValueCodes<3>(chunk.values, v.width, chunk.half, table, s.value_tile);
+      if (v.codec->code_bits == 4) UnpackValueCodes<4>(chunk.values, v.width, chunk.half, table, s.value_tile);
+    }
+    chunk.poison |= LoadScales(chunk.values, v.codec->code_bits, v.width, chunk.half, s.value_scales);
   } else {
-    poison |= UnpackValueFloats(*v.codec, values, v.width, chunk, reinterpret_cast<float*>(s.value_tile));
+    chunk.poison |= UnpackValueFloats(*v.codec, chunk.values, v.width, chunk.half, reinterpret_cast<float*>(s.value_tile));
   }
-  return poison;
 }
 
 // Turns a row's raw scores into weights e^(s - max) in place; returns the factor that the row's earlier sums are to be multiplied by.
@@ -246,43 +265,63 @@ SWIVEL_INLINE float SoftmaxRow(const AttendPlan& plan, const Item& item, int row
 }
 
 template <int kRows>
-SWIVEL_INLINE void AttendRows(const AttendPlan& plan, const Item& item, int row, int64_t cell, uint64_t poison, const LevelTables& v_tables, Scratch& s) {
-  const AttendArgs& args = plan.args;
-  const size_t k_width = args.k.width;
-  const int v_width = args.v.width;
-  if (args.k.codec->layout == Layout::kPlanes) {
-    ScoreBytes<kRows>(s.key_tile, args.k.width, s.key_scales, s.q_bytes + row * k_width, k_width, s.factor + row, s.bias + row, s.scores);
-  } else {
-    ScoreFloats<kRows>(reinterpret_cast<const float*>(s.key_tile), args.k.width, s.q_floats + row * k_width, k_width, s.factor + row, s.scores);
+SWIVEL_INLINE void ScoreRows(const AttendPlan& plan, int row, const Chunk& chunk, const LevelTables& tables, Scratch& s) {
+  const KvView& k = plan.args.k;
+  if (k.codec->layout != Layout::kPlanes) {
+    ScoreFloats<kRows>(reinterpret_cast<const float*>(s.key_tile), k.width, s.q_floats + static_cast<size_t>(row) * k.width, k.width, s.factor + row,
+                       s.scores);
+    return;
   }
-  float keep[kRows];
-  for (int r = 0; r < kRows; ++r) {
-    const uint16_t* mask = args.mask != nullptr ? s.mask[row + r] : nullptr;
-    if (mask != nullptr && item.end_cell - cell < kChunk) {
-      // Reading 64 values would run past the end of the row.
-      std::memset(s.mask_tail, 0, kChunk * sizeof(uint16_t));
-      std::memcpy(s.mask_tail, mask, (item.end_cell - cell) * sizeof(uint16_t));
-      mask = s.mask_tail;
-    }
-    keep[r] = SoftmaxRow(plan, item, row + r, poison, mask, s.scores + r * kChunk, s);
-  }
-  float* out = s.out + static_cast<size_t>(row) * v_width;
-  if (args.v.codec->layout == Layout::kPlanes) {
-    float step[kRows];
-    for (int r = 0; r < kRows; ++r) step[r] = QuantizeWeights(s.scores + r * kChunk, s.value_scales, s.words + r * kChunk) * v_tables.word_step;
-    AccumulateWords<kRows>(reinterpret_cast<const int16_t*>(s.value_tile), v_width, s.words, keep, step, out);
-  } else {
-    AccumulateFloats<kRows>(reinterpret_cast<const float*>(s.value_tile), v_width, s.scores, keep, out);
-  }
+  const ByteRows rows = {s.q_bytes + static_cast<size_t>(row) * k.width, static_cast<size_t>(k.width), s.factor + row, s.bias + row};
+  if (!chunk.direct) return ScoreBytes<kRows>(s.key_tile, k.width, s.key_scales, rows, s.scores);
+  const ByteTable table = MakeByteTable(tables.key_bytes);
+  if (k.codec->code_bits == 2) ScoreCodes<2, kRows>(chunk.keys, k.width, chunk.half, table, s.key_scales, rows, s.scores);
+  if (k.codec->code_bits == 3) ScoreCodes<3, kRows>(chunk.keys, k.width, chunk.half, table, s.key_scales, rows, s.scores);
+  if (k.codec->code_bits == 4) ScoreCodes<4, kRows>(chunk.keys, k.width, chunk.half, table, s.key_scales, rows, s.scores);
 }
 
 template <int kRows>
-SWIVEL_INLINE void AttendRowsUpTo(int rows, const AttendPlan& plan, const Item& item, int row, int64_t cell, uint64_t poison, const LevelTables& v_tables,
-                                  Scratch& s) {
-  if constexpr (kRows > 1) {
-    if (rows < kRows) return AttendRowsUpTo<kRows - 1>(rows, plan, item, row, cell, poison, v_tables, s);
+SWIVEL_INLINE void AccumulateRows(const AttendPlan& plan, int row, const Chunk& chunk, const LevelTables& tables, const float* keep, Scratch& s) {
+  const KvView& v = plan.args.v;
+  float* out = s.out + static_cast<size_t>(row) * v.width;
+  if (v.codec->layout != Layout::kPlanes) {
+    return AccumulateFloats<kRows>(reinterpret_cast<const float*>(s.value_tile), v.width, s.scores, keep, out);
   }
-  AttendRows<kRows>(plan, item, row, cell, poison, v_tables, s);
+  float step[kRows];
+  for (int r = 0; r < kRows; ++r) step[r] = QuantizeWeights(s.scores + r * kChunk, s.value_scales, s.weights + r * kChunk) * tables.step;
+  if (!chunk.direct) return AccumulateBytes<kRows>(s.value_tile, v.width, s.weights, keep, step, out);
+  const ByteTable table = MakeByteTable(tables.value_bytes);
+  if (v.codec->code_bits == 2) AccumulateCodes<2, kRows>(chunk.values, v.width, chunk.half, table, s.weights, keep, step, out);
+  if (v.codec->code_bits == 3) AccumulateCodes<3, kRows>(chunk.values, v.width, chunk.half, table, s.weights, keep, step, out);
+  if (v.codec->code_bits == 4) AccumulateCodes<4, kRows>(chunk.values, v.width, chunk.half, table, s.weights, keep, step, out);
+}
+
+// Not inlined into its callers: one copy for each number of rows is enough code.
+template <int kRows>
+void AttendRows(const AttendPlan& plan, const Item& item, int row, const Chunk& chunk, const LevelTables& k_tables, const LevelTables& v_tables,
+                Scratch& s) {
+  ScoreRows<kRows>(plan, row, chunk, k_tables, s);
+  float keep[kRows];
+  for (int r = 0; r < kRows; ++r) {
+    const uint16_t* mask = plan.args.mask != nullptr ? s.mask[row + r] : nullptr;
+    if (mask != nullptr && chunk.num_cells < kChunk) {
+      // Reading 64 values would run past the end of the row.
+      std::memset(s.mask_tail, 0, kChunk * sizeof(uint16_t));
+      std::memcpy(s.mask_tail, mask, chunk.num_cells * sizeof(uint16_t));
+      mask = s.mask_tail;
+    }
+    keep[r] = SoftmaxRow(plan, item, row + r, chunk.poison, mask, s.scores + r * kChunk, s);
+  }
+  AccumulateRows<kRows>(plan, row, chunk, v_tables, keep, s);
+}
+
+template <int kRows>
+SWIVEL_INLINE void AttendRowsUpTo(int rows, const AttendPlan& plan, const Item& item, int row, const Chunk& chunk, const LevelTables& k_tables,
+                                  const LevelTables& v_tables, Scratch& s) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) return AttendRowsUpTo<kRows - 1>(rows, plan, item, row, chunk, k_tables, v_tables, s);
+  }
+  AttendRows<kRows>(plan, item, row, chunk, k_tables, v_tables, s);
 }
 
 // Divides a row by its sum, rotates it back and writes it out.
@@ -346,12 +385,13 @@ void AttendItem(AttendPlan& plan, const Item& item, const LevelTables& k_tables,
   PrepareRows(plan, item, k_tables, s);
   for (int64_t cell = item.first_cell; cell < item.end_cell; cell += kChunk) {
     if (!FindVisible(plan, item, cell, s)) continue;
-    const uint64_t poison = UnpackChunk(plan, item, cell, k_tables, v_tables, s);
+    Chunk chunk = LocateChunk(plan, item, cell);
+    UnpackChunk(plan, k_tables, v_tables, chunk, s);
     for (int row = 0; row < item.num_rows; row += kRowBlock) {
       const int rows = std::min(kRowBlock, item.num_rows - row);
       uint64_t any = 0;
       for (int r = 0; r < rows; ++r) any |= s.visible[row + r];
-      if (any != 0) AttendRowsUpTo<kRowBlock>(rows, plan, item, row, cell, poison, v_tables, s);
+      if (any != 0) AttendRowsUpTo<kRowBlock>(rows, plan, item, row, chunk, k_tables, v_tables, s);
     }
   }
   if (plan.num_splits == 1) {

@@ -156,12 +156,12 @@ class Problem {
   AttendArgs args_;
 };
 
-// Integer arithmetic rounds q and the levels to 8 bits and the weights to 13 (docs/numerics.md): about 1 % of the output's norm, a tenth
-// of what 4-bit codes themselves lose. Float paths differ by rounding only.
+// Integer arithmetic rounds q, levels and weights to bytes (docs/numerics.md): about 1.5 % of the output's norm (AVX2, with weights of 7
+// bits, 2.5 %), where 4-bit codes themselves lose 12 %. Float paths differ by rounding only.
 double Bound(const Case& c) {
   const bool integer_k = (*FindCodec(c.k))->layout == Layout::kPlanes;
   const bool integer_v = (*FindCodec(c.v))->layout == Layout::kPlanes;
-  return integer_k ? 0.02 : integer_v ? 2e-3 : 1e-5;
+  return integer_v ? 0.03 : integer_k ? 0.015 : 1e-5;
 }
 
 void CheckAllTargets(const Case& c, MaskKind mask) {
@@ -361,7 +361,7 @@ TEST(Attend, PeakedAttentionFindsItsKey) {
       error += std::pow(problem.out()[i] - value[i], 2);
       norm += std::pow(value[i], 2);
     }
-    EXPECT_LT(std::sqrt(error / norm), 2e-3) << TargetName(target);
+    EXPECT_LT(std::sqrt(error / norm), 5e-3) << TargetName(target);
   }
 }
 

@@ -45,9 +45,9 @@ SWIVEL_INLINE void PackValueCodes(I32x16 codes, int width, int token, int coordi
   constexpr int kTokens = 32 / kField;  // tokens a block
   constexpr int kMask = (1 << kField) - 1;
   uint8_t* tile = group + token / 32 * Bytes32(kBits, width) + coordinate / 16 * 64 * kBits;
-  const int parity = token % 2 * 16;
-  PutValueField(tile + token % 32 / kTokens * 64, parity + token % kTokens / 2 * kField, kMask, kBits == 3 ? And(codes, SetI32(kMask)) : codes);
-  if constexpr (kBits == 3) PutValueField(tile + 128, parity + token % 32 / 2, 1, ShiftRight32(codes, 2));
+  const int byte_shift = token % 4 * 8;
+  PutValueField(tile + token % 32 / kTokens * 64, byte_shift + token % kTokens / 4 * kField, kMask, kBits == 3 ? And(codes, SetI32(kMask)) : codes);
+  if constexpr (kBits == 3) PutValueField(tile + 128, byte_shift + token % 32 / 4, 1, ShiftRight32(codes, 2));
 }
 
 template <int kBits>

@@ -1,65 +1,18 @@
 // Scores of query rows against a chunk of 64 keys.
 //
-// A chunk is first unpacked into a tile that stays in the caches, then every block of rows of the same KV head is multiplied with it.
-// Table codes become signed bytes (level * 127 / largest level) and products are exact integers; other codecs become floats.
-
-inline constexpr int kChunk = 64;
-inline constexpr int kChunkVectors = kChunk / 16;
-
-// Level tables of a codec in the forms that the lookups want; codebooks of fewer than 16 levels are repeated.
-struct LevelTables {
-  alignas(64) uint8_t bytes[16];  // round(level * 127 / largest) + kByteBias
-  alignas(64) int16_t words[16];  // round(level * 2047 / largest)
-  float byte_step, word_step;     // what one unit of each is worth
-};
-
-SWIVEL_INLINE LevelTables MakeLevelTables(const Codec& codec) {
-  LevelTables tables;
-  const int count = 1 << codec.code_bits;
-  const float largest = std::max(-codec.levels[0], codec.levels[count - 1]);
-  tables.byte_step = largest / 127.0f;
-  tables.word_step = largest / 2047.0f;
-  for (int i = 0; i < 16; ++i) {
-    const float level = codec.levels[i % count];
-    tables.bytes[i] = static_cast<uint8_t>(std::lrint(level / tables.byte_step) + kByteBias);
-    tables.words[i] = static_cast<int16_t>(std::lrint(level / tables.word_step));
-  }
-  return tables;
-}
+// Table codes: exact integer products of signed levels and signed query bytes. A few rows (one query, or the heads that share a KV head)
+// are scored straight from the codes; many rows first unpack the chunk into a tile that stays in the caches. Other codecs: float tiles.
 
 // Byte tile: [width / 4][4 tiles of 16 tokens][16 tokens][4 coordinates].
-SWIVEL_INLINE uint8_t* KeyTileAt(uint8_t* tile, int quad, int tile16) { return tile + (quad * kChunkVectors + tile16) * 64; }
-
-template <int kBits, int kHalf, int kStep>
-SWIVEL_INLINE void UnpackKeyQuad(I32x16 low, I32x16 high, ByteTable table, uint8_t* tile, int quad, int tile16) {
-  I32x16 index;
-  if constexpr (kBits == 4) index = FieldDown<4 * kStep>(low);
-  if constexpr (kBits == 2) index = FieldDown<2 * kStep>(low);
-  if constexpr (kBits == 3) index = JoinBytes(FieldDown<2 * kStep>(low), FieldDown<4 * kHalf + kStep - 2>(high));
-  StoreRaw(KeyTileAt(tile, quad, tile16), LookupBytes<kBits>(table, index));
-}
-
-// One of the two tiles of 16 tokens of a pair.
 template <int kBits, int kHalf>
-SWIVEL_INLINE void UnpackKeyTile(const uint8_t* pair, int width, ByteTable table, uint8_t* tile, int tile16) {
-  if constexpr (kBits == 4) {
-    const uint8_t* codes = pair + kHalf * 8 * width;
-    for (int quad = 0; quad < width / 4; quad += 2) {
-      const I32x16 low = LoadRaw(codes + quad / 2 * 64);
-      UnpackKeyQuad<4, kHalf, 0>(low, low, table, tile, quad, tile16);
-      UnpackKeyQuad<4, kHalf, 1>(low, low, table, tile, quad + 1, tile16);
-    }
-  } else {
-    const uint8_t* codes = pair + kHalf * 4 * width;
-    for (int quad = 0; quad < width / 4; quad += 4) {
-      const I32x16 low = LoadRaw(codes + quad / 4 * 64);
-      I32x16 high = low;
-      if constexpr (kBits == 3) high = LoadRaw(pair + 8 * width + quad / 4 * 64);
-      UnpackKeyQuad<kBits, kHalf, 0>(low, high, table, tile, quad, tile16);
-      UnpackKeyQuad<kBits, kHalf, 1>(low, high, table, tile, quad + 1, tile16);
-      UnpackKeyQuad<kBits, kHalf, 2>(low, high, table, tile, quad + 2, tile16);
-      UnpackKeyQuad<kBits, kHalf, 3>(low, high, table, tile, quad + 3, tile16);
-    }
+SWIVEL_INLINE void UnpackKeyTile(const uint8_t* pair, int width, ByteTable table, uint8_t* out) {
+  constexpr int kQuads = kQuadsPerBlock<kBits>;
+  const uint8_t* codes = pair + kHalf * 64 * (width / (4 * kQuads));
+  const uint8_t* high_plane = pair + 8 * width;
+  for (int block = 0; block < width / (4 * kQuads); ++block) {
+    const I32x16 low = LoadRaw(codes + 64 * block);
+    const I32x16 high = kBits == 3 ? LoadRaw(high_plane + 64 * block) : low;
+    StoreQuads<kBits, kHalf>(low, high, table, out + static_cast<size_t>(block) * kQuads * kChunkVectors * 64, kChunkVectors * 64);
   }
 }
 
@@ -67,23 +20,9 @@ template <int kBits>
 SWIVEL_INLINE void UnpackKeyCodes(const uint8_t* group, int width, int chunk, ByteTable table, uint8_t* tile) {
   for (int p = 0; p < 2; ++p) {
     const uint8_t* pair = group + (2 * chunk + p) * Bytes32(kBits, width);
-    UnpackKeyTile<kBits, 0>(pair, width, table, tile, 2 * p);
-    UnpackKeyTile<kBits, 1>(pair, width, table, tile, 2 * p + 1);
+    UnpackKeyTile<kBits, 0>(pair, width, table, tile + 2 * p * 64);
+    UnpackKeyTile<kBits, 1>(pair, width, table, tile + (2 * p + 1) * 64);
   }
-}
-
-// The 64 scales of a chunk as floats; returns a bit for each token whose row is NaN (its scale becomes 0).
-SWIVEL_INLINE uint64_t UnpackScales(const uint8_t* group, int bits, int width, int chunk, float* scales) {
-  uint16_t stored[kChunk];
-  std::memcpy(stored, group + ScalesOffset(bits, width) + 2 * kChunk * chunk, sizeof(stored));
-  uint64_t poison = 0;
-  for (int v = 0; v < kChunkVectors; ++v) {
-    const F32x16 scale = LoadScale(stored + 16 * v);
-    const uint32_t finite = LessBits(scale, Set(std::numeric_limits<float>::infinity()));
-    poison |= static_cast<uint64_t>(~finite & 0xffffu) << (16 * v);
-    Store(scales + 16 * v, SelectBits(finite, scale, Zero()));
-  }
-  return poison;
 }
 
 // Float tile: [width][64 tokens]. Returns a bit for each token that holds a NaN or an infinity (its values become 0).
@@ -116,10 +55,27 @@ SWIVEL_INLINE uint64_t UnpackKeyFloats(const Codec& codec, const uint8_t* group,
   return poison;
 }
 
-// scores[r][t] = factor[r] * scales[t] * sum_i level_t,i q_r,i  for kRows rows of signed bytes; `bias[r]` = kByteBias * sum_i q_r,i.
+// Query rows as bytes. scores[r][t] = factor[r] * scales[t] * sum_i level_t,i q_r,i; bias[r] = kByteBias * sum_i q_r,i.
+struct ByteRows {
+  const int8_t* q;
+  size_t stride;
+  const float* factor;
+  const int32_t* bias;
+};
+
+SWIVEL_INLINE int32_t QueryWord(const ByteRows& rows, int r, int quad) {
+  int32_t word;
+  std::memcpy(&word, rows.q + r * rows.stride + 4 * quad, 4);
+  return word;
+}
+
+SWIVEL_INLINE void StoreScores(const ByteRows& rows, int r, I32x16 sum, const float* scales, float* scores) {
+  const F32x16 whole = ToFloat(SubI32(sum, SetI32(rows.bias[r])));
+  Store(scores, Mul(whole, Mul(Load(scales), Set(rows.factor[r]))));
+}
+
 template <int kRows>
-SWIVEL_INLINE void ScoreBytes(const uint8_t* tile, int width, const float* scales, const int8_t* q, size_t q_stride, const float* factor,
-                              const int32_t* bias, float* scores) {
+SWIVEL_INLINE void ScoreBytes(const uint8_t* tile, int width, const float* scales, const ByteRows& rows, float* scores) {
   for (int v0 = 0; v0 < kChunkVectors; v0 += kVectorBlock) {
     I32x16 acc[kRows][kVectorBlock];
     SWIVEL_UNROLL for (int r = 0; r < kRows; ++r) {
@@ -129,16 +85,51 @@ SWIVEL_INLINE void ScoreBytes(const uint8_t* tile, int width, const float* scale
       I32x16 keys[kVectorBlock];
       SWIVEL_UNROLL for (int v = 0; v < kVectorBlock; ++v) keys[v] = LoadRaw(tile + (quad * kChunkVectors + v0 + v) * 64);
       SWIVEL_UNROLL for (int r = 0; r < kRows; ++r) {
-        int32_t word;
-        std::memcpy(&word, q + r * q_stride + 4 * quad, 4);
+        const int32_t word = QueryWord(rows, r, quad);
         SWIVEL_UNROLL for (int v = 0; v < kVectorBlock; ++v) acc[r][v] = DotBytes(acc[r][v], keys[v], word);
       }
     }
     SWIVEL_UNROLL for (int r = 0; r < kRows; ++r) {
       SWIVEL_UNROLL for (int v = 0; v < kVectorBlock; ++v) {
-        const F32x16 whole = ToFloat(SubI32(acc[r][v], SetI32(bias[r])));
-        Store(scores + r * kChunk + 16 * (v0 + v), Mul(whole, Mul(Load(scales + 16 * (v0 + v)), Set(factor[r]))));
+        StoreScores(rows, r, acc[r][v], scales + 16 * (v0 + v), scores + r * kChunk + 16 * (v0 + v));
       }
+    }
+  }
+}
+
+// One field of the blocks of both tiles of a pair.
+template <int kBits, int kRows, int kStep = 0>
+SWIVEL_INLINE void ScoreQuads(I32x16 low0, I32x16 low1, I32x16 high, ByteTable table, const ByteRows& rows, int quad, I32x16 (&acc)[2][kRows]) {
+  if constexpr (kStep < kQuadsPerBlock<kBits>) {
+    const I32x16 keys0 = LevelsOfQuad<kBits, 0, kStep>(low0, high, table);
+    const I32x16 keys1 = LevelsOfQuad<kBits, 1, kStep>(low1, high, table);
+    SWIVEL_UNROLL for (int r = 0; r < kRows; ++r) {
+      const int32_t word = QueryWord(rows, r, quad + kStep);
+      acc[0][r] = DotBytes(acc[0][r], keys0, word);
+      acc[1][r] = DotBytes(acc[1][r], keys1, word);
+    }
+    ScoreQuads<kBits, kRows, kStep + 1>(low0, low1, high, table, rows, quad, acc);
+  }
+}
+
+// Scores straight from the codes.
+template <int kBits, int kRows>
+SWIVEL_INLINE void ScoreCodes(const uint8_t* group, int width, int chunk, ByteTable table, const float* scales, const ByteRows& rows, float* scores) {
+  constexpr int kQuads = kQuadsPerBlock<kBits>;
+  const int blocks = width / (4 * kQuads);
+  for (int p = 0; p < 2; ++p) {
+    const uint8_t* pair = group + (2 * chunk + p) * Bytes32(kBits, width);
+    I32x16 acc[2][kRows];
+    SWIVEL_UNROLL for (int r = 0; r < kRows; ++r) acc[0][r] = acc[1][r] = ZeroI32();
+    for (int block = 0; block < blocks; ++block) {
+      const I32x16 low0 = LoadRaw(pair + 64 * block);
+      const I32x16 low1 = LoadRaw(pair + 64 * (blocks + block));
+      const I32x16 high = kBits == 3 ? LoadRaw(pair + 64 * (2 * blocks + block)) : low0;
+      ScoreQuads<kBits, kRows>(low0, low1, high, table, rows, block * kQuads, acc);
+    }
+    SWIVEL_UNROLL for (int r = 0; r < kRows; ++r) {
+      StoreScores(rows, r, acc[0][r], scales + 32 * p, scores + r * kChunk + 32 * p);
+      StoreScores(rows, r, acc[1][r], scales + 32 * p + 16, scores + r * kChunk + 32 * p + 16);
     }
   }
 }

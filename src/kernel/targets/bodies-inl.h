@@ -1,6 +1,7 @@
 // Every kernel body, in the order of their dependencies. Included once by each file of this folder, inside its region and namespace.
 #include "kernel/rotate/rotate-inl.h"
 #include "kernel/encode/encode-inl.h"
+#include "kernel/levels/levels-inl.h"
 #include "kernel/score/score-inl.h"
 #include "kernel/accumulate/accumulate-inl.h"
 #include "kernel/attend/attend-inl.h"

@@ -4,6 +4,7 @@
 inline constexpr int kRowBlock = 4;
 inline constexpr int kVectorBlock = 1;  // 4 rows x 2 registers accumulate; the byte dot needs four more
 inline constexpr int kByteBias = 0;     // signed levels: see DotBytes
+inline constexpr int kWeightMax = 127;  // vpmaddubsw saturates above 2 * 127 * 127
 
 struct F32x16 { __m256 a, b; };
 struct I32x16 { __m256i a, b; };
@@ -21,6 +22,7 @@ SWIVEL_PAIR_FLOAT(Max, _mm256_max_ps)
   SWIVEL_INLINE I32x16 name(I32x16 x, I32x16 y) { return {op(x.a, y.a), op(x.b, y.b)}; }
 SWIVEL_PAIR_INT(And, _mm256_and_si256)
 SWIVEL_PAIR_INT(Or, _mm256_or_si256)
+SWIVEL_PAIR_INT(AddI32, _mm256_add_epi32)
 SWIVEL_PAIR_INT(SubI32, _mm256_sub_epi32)
 #undef SWIVEL_PAIR_INT
 
@@ -108,10 +110,6 @@ SWIVEL_INLINE F32x16 WidenU16(const uint16_t* p) {
 }
 SWIVEL_INLINE F32x16 LoadBf16(const uint16_t* p) { return WidenU16<16>(p); }
 SWIVEL_INLINE F32x16 LoadScale(const uint16_t* p) { return WidenU16<15>(p); }
-SWIVEL_INLINE F32x16 LoadI8(const int8_t* p) {
-  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
-}
 
 SWIVEL_INLINE I32x16 ZeroI32() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 SWIVEL_INLINE I32x16 SetI32(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
@@ -142,19 +140,15 @@ SWIVEL_INLINE __m128i NarrowToWords(__m256i x) { return _mm_packs_epi32(_mm256_c
 SWIVEL_INLINE void StoreLowBytes(uint8_t* p, I32x16 x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_packus_epi16(NarrowToWords(x.a), NarrowToWords(x.b)));
 }
-SWIVEL_INLINE void StoreI16(int16_t* p, F32x16 x) {
-  __m128i* out = reinterpret_cast<__m128i*>(p);
-  _mm_storeu_si128(out, NarrowToWords(_mm256_cvtps_epi32(x.a)));
-  _mm_storeu_si128(out + 1, NarrowToWords(_mm256_cvtps_epi32(x.b)));
-}
-SWIVEL_INLINE void StoreI8(int8_t* p, F32x16 x) {
-  const __m128i bytes = _mm_packs_epi16(NarrowToWords(_mm256_cvtps_epi32(x.a)), NarrowToWords(_mm256_cvtps_epi32(x.b)));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
+// Values of 128..255 would saturate in a signed pack, so words are masked to their low byte first.
+SWIVEL_INLINE void StoreBytes(void* p, F32x16 x) {
+  const __m128i low = _mm_set1_epi16(0xff);
+  const __m128i a = _mm_and_si128(NarrowToWords(_mm256_cvtps_epi32(x.a)), low);
+  const __m128i b = _mm_and_si128(NarrowToWords(_mm256_cvtps_epi32(x.b)), low);
+  _mm_storeu_si128(static_cast<__m128i*>(p), _mm_packus_epi16(a, b));
 }
 
 struct ByteTable { __m256i v; };
-// vpshufb looks up bytes only: the low and the high bytes of 16 words are two tables.
-struct WordTable { __m256i low, high; };
 struct FloatTable { __m256 low, high; };
 SWIVEL_INLINE FloatTable MakeFloatTable(const float* sixteen) { return {_mm256_loadu_ps(sixteen), _mm256_loadu_ps(sixteen + 8)}; }
 SWIVEL_INLINE __m256 LookupFloatsHalf(FloatTable t, __m256i index) {
@@ -164,14 +158,6 @@ SWIVEL_INLINE __m256 LookupFloatsHalf(FloatTable t, __m256i index) {
 SWIVEL_INLINE F32x16 LookupFloats(FloatTable t, I32x16 index) { return {LookupFloatsHalf(t, index.a), LookupFloatsHalf(t, index.b)}; }
 SWIVEL_INLINE ByteTable MakeByteTable(const uint8_t* sixteen) {
   return {_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(sixteen)))};
-}
-SWIVEL_INLINE WordTable MakeWordTable(const int16_t* sixteen) {
-  alignas(16) uint8_t low[16], high[16];
-  for (int i = 0; i < 16; ++i) {
-    low[i] = static_cast<uint8_t>(sixteen[i] & 0xff);
-    high[i] = static_cast<uint8_t>((sixteen[i] >> 8) & 0xff);
-  }
-  return {MakeByteTable(low).v, MakeByteTable(high).v};
 }
 template <int shift>
 SWIVEL_INLINE I32x16 FieldDown(I32x16 x) {
@@ -186,26 +172,10 @@ SWIVEL_INLINE I32x16 JoinBytes(I32x16 low, I32x16 high) {
   const __m256i three = _mm256_set1_epi8(3);
   return {JoinHalf(low.a, high.a, three), JoinHalf(low.b, high.b, three)};
 }
-SWIVEL_INLINE I32x16 JoinWords(I32x16 low, I32x16 high) {
-  const __m256i three = _mm256_set1_epi16(3);
-  return {JoinHalf(low.a, high.a, three), JoinHalf(low.b, high.b, three)};
-}
 template <int bits>
 SWIVEL_INLINE I32x16 LookupBytes(ByteTable t, I32x16 index) {
   const __m256i field = _mm256_set1_epi8((1 << bits) - 1);  // vpshufb reads bit 7 as "zero"
   return {_mm256_shuffle_epi8(t.v, _mm256_and_si256(index.a, field)), _mm256_shuffle_epi8(t.v, _mm256_and_si256(index.b, field))};
-}
-template <int bits>
-SWIVEL_INLINE __m256i LookupWordsHalf(WordTable t, __m256i index) {
-  const __m256i field = _mm256_and_si256(index, _mm256_set1_epi16((1 << bits) - 1));
-  // The high byte of each half word indexes with bit 7 set in the other table, which gives zero.
-  const __m256i low = _mm256_shuffle_epi8(t.low, _mm256_or_si256(field, _mm256_set1_epi16(static_cast<short>(0x8000))));
-  const __m256i high = _mm256_shuffle_epi8(t.high, _mm256_or_si256(_mm256_slli_epi16(field, 8), _mm256_set1_epi16(0x0080)));
-  return _mm256_or_si256(low, high);
-}
-template <int bits>
-SWIVEL_INLINE I32x16 LookupWords(WordTable t, I32x16 index) {
-  return {LookupWordsHalf<bits>(t, index.a), LookupWordsHalf<bits>(t, index.b)};
 }
 // vpmaddubsw saturates on 255 * 127 twice; |q| <= 127 times a level of -127..127 with q's sign moved to it stays within 32258, exact.
 SWIVEL_INLINE __m256i DotBytesHalf(__m256i acc, __m256i levels, __m256i q) {
@@ -216,7 +186,10 @@ SWIVEL_INLINE I32x16 DotBytes(I32x16 acc, I32x16 levels, int32_t q) {
   const __m256i all = _mm256_set1_epi32(q);
   return {DotBytesHalf(acc.a, levels.a, all), DotBytesHalf(acc.b, levels.b, all)};
 }
-SWIVEL_INLINE I32x16 DotWords(I32x16 acc, I32x16 words, int32_t pair) {
-  const __m256i all = _mm256_set1_epi32(pair);
-  return {_mm256_add_epi32(acc.a, _mm256_madd_epi16(words.a, all)), _mm256_add_epi32(acc.b, _mm256_madd_epi16(words.b, all))};
+SWIVEL_INLINE __m256i DotWeightsHalf(__m256i acc, __m256i levels, __m256i weights) {
+  return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(weights, levels), _mm256_set1_epi16(1)));
+}
+SWIVEL_INLINE I32x16 DotWeights(I32x16 acc, I32x16 levels, int32_t weights) {
+  const __m256i all = _mm256_set1_epi32(weights);
+  return {DotWeightsHalf(acc.a, levels.a, all), DotWeightsHalf(acc.b, levels.b, all)};
 }

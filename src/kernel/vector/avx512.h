@@ -3,7 +3,8 @@
 
 inline constexpr int kRowBlock = 6;    // query rows a score or accumulate tile holds in registers
 inline constexpr int kVectorBlock = 4; // vectors of 16 tokens or coordinates beside them: 24 of 32 registers accumulate
-inline constexpr int kByteBias = 128;  // vpdpbusd wants unsigned bytes: tables hold level + 128
+inline constexpr int kByteBias = 128;  // vpdpbusd wants one side unsigned: key tables hold level + 128
+inline constexpr int kWeightMax = 255;
 
 struct F32x16 { __m512 v; };
 struct I32x16 { __m512i v; };
@@ -58,9 +59,6 @@ SWIVEL_INLINE F32x16 LoadF16(const uint16_t* p) { return {_mm512_cvtph_ps(_mm256
 SWIVEL_INLINE __m512i WidenU16(const void* p) { return _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p))); }
 SWIVEL_INLINE F32x16 LoadBf16(const uint16_t* p) { return {_mm512_castsi512_ps(_mm512_slli_epi32(WidenU16(p), 16))}; }
 SWIVEL_INLINE F32x16 LoadScale(const uint16_t* p) { return {_mm512_castsi512_ps(_mm512_slli_epi32(WidenU16(p), 15))}; }
-SWIVEL_INLINE F32x16 LoadI8(const int8_t* p) {
-  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
-}
 
 SWIVEL_INLINE I32x16 ZeroI32() { return {_mm512_setzero_si512()}; }
 SWIVEL_INLINE I32x16 SetI32(int32_t x) { return {_mm512_set1_epi32(x)}; }
@@ -68,6 +66,7 @@ SWIVEL_INLINE I32x16 LoadRaw(const void* p) { return {_mm512_loadu_si512(p)}; }
 SWIVEL_INLINE void StoreRaw(void* p, I32x16 a) { _mm512_storeu_si512(p, a.v); }
 SWIVEL_INLINE I32x16 And(I32x16 a, I32x16 b) { return {_mm512_and_si512(a.v, b.v)}; }
 SWIVEL_INLINE I32x16 Or(I32x16 a, I32x16 b) { return {_mm512_or_si512(a.v, b.v)}; }
+SWIVEL_INLINE I32x16 AddI32(I32x16 a, I32x16 b) { return {_mm512_add_epi32(a.v, b.v)}; }
 SWIVEL_INLINE I32x16 SubI32(I32x16 a, I32x16 b) { return {_mm512_sub_epi32(a.v, b.v)}; }
 SWIVEL_INLINE I32x16 ShiftLeft32(I32x16 a, int n) { return {_mm512_sll_epi32(a.v, _mm_cvtsi32_si128(n))}; }
 SWIVEL_INLINE I32x16 ShiftRight32(I32x16 a, int n) { return {_mm512_srl_epi32(a.v, _mm_cvtsi32_si128(n))}; }
@@ -77,25 +76,19 @@ SWIVEL_INLINE I32x16 CountAtLeast(I32x16 count, F32x16 x, F32x16 threshold) {
   return {_mm512_mask_sub_epi32(count.v, _mm512_cmp_ps_mask(x.v, threshold.v, _CMP_GE_OQ), count.v, _mm512_set1_epi32(-1))};
 }
 SWIVEL_INLINE void StoreLowBytes(uint8_t* p, I32x16 a) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v)); }
-SWIVEL_INLINE void StoreI16(int16_t* p, F32x16 a) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(a.v)));
-}
-SWIVEL_INLINE void StoreI8(int8_t* p, F32x16 a) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a.v)));
+// Rounds to whole numbers of -128..255 and stores their low bytes.
+SWIVEL_INLINE void StoreBytes(void* p, F32x16 a) {
+  _mm_storeu_si128(static_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a.v)));
 }
 
 // Codes: tables repeat the codebook over all indices, so that higher bits of an index need no masking.
 struct ByteTable { __m512i v; };
-struct WordTable { __m512i v; };
 // A code's float value by its index 0..15 in the low bits of each lane.
 struct FloatTable { __m512 v; };
 SWIVEL_INLINE FloatTable MakeFloatTable(const float* sixteen) { return {_mm512_loadu_ps(sixteen)}; }
 SWIVEL_INLINE F32x16 LookupFloats(FloatTable t, I32x16 index) { return {_mm512_permutexvar_ps(index.v, t.v)}; }
 SWIVEL_INLINE ByteTable MakeByteTable(const uint8_t* sixteen) {
   return {_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(sixteen)))};
-}
-SWIVEL_INLINE WordTable MakeWordTable(const int16_t* sixteen) {
-  return {_mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(sixteen)))};
 }
 // Each byte (word) shifted right by `shift` bits within its 16-bit half; bits above the field are left as they are. Byte fields may
 // receive bits from the neighbouring byte above the field: the lookups ignore them.
@@ -107,12 +100,11 @@ SWIVEL_INLINE I32x16 FieldDown(I32x16 a) {
 }
 // (low & 3) | (high & 4) of each byte or word; higher bits are undefined.
 SWIVEL_INLINE I32x16 JoinBytes(I32x16 low, I32x16 high) { return {_mm512_ternarylogic_epi32(_mm512_set1_epi8(3), low.v, high.v, 0xca)}; }
-SWIVEL_INLINE I32x16 JoinWords(I32x16 low, I32x16 high) { return {_mm512_ternarylogic_epi32(_mm512_set1_epi16(3), low.v, high.v, 0xca)}; }
 template <int bits>
 SWIVEL_INLINE I32x16 LookupBytes(ByteTable t, I32x16 index) { return {_mm512_permutexvar_epi8(index.v, t.v)}; }
-template <int bits>
-SWIVEL_INLINE I32x16 LookupWords(WordTable t, I32x16 index) { return {_mm512_permutexvar_epi16(index.v, t.v)}; }
 // acc + the sum of 4 products of table bytes and the signed bytes of q.
 SWIVEL_INLINE I32x16 DotBytes(I32x16 acc, I32x16 table_bytes, int32_t q) { return {_mm512_dpbusd_epi32(acc.v, table_bytes.v, _mm512_set1_epi32(q))}; }
-// acc + the sum of 2 products of signed words.
-SWIVEL_INLINE I32x16 DotWords(I32x16 acc, I32x16 words, int32_t pair) { return {_mm512_dpwssd_epi32(acc.v, words.v, _mm512_set1_epi32(pair))}; }
+// acc + the sum of 4 products of signed levels and the unsigned bytes of `weights`, each at most kWeightMax.
+SWIVEL_INLINE I32x16 DotWeights(I32x16 acc, I32x16 levels, int32_t weights) {
+  return {_mm512_dpbusd_epi32(acc.v, _mm512_set1_epi32(weights), levels.v)};
+}

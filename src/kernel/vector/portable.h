@@ -4,6 +4,7 @@
 inline constexpr int kRowBlock = 2;
 inline constexpr int kVectorBlock = 1;
 inline constexpr int kByteBias = 0;
+inline constexpr int kWeightMax = 255;
 
 typedef float FloatVector __attribute__((vector_size(64)));
 typedef int32_t IntVector __attribute__((vector_size(64)));
@@ -88,11 +89,6 @@ SWIVEL_INLINE F32x16 WidenU16(const uint16_t* p) {
 }
 SWIVEL_INLINE F32x16 LoadBf16(const uint16_t* p) { return WidenU16<16>(p); }
 SWIVEL_INLINE F32x16 LoadScale(const uint16_t* p) { return WidenU16<15>(p); }
-SWIVEL_INLINE F32x16 LoadI8(const int8_t* p) {
-  F32x16 a;
-  for (int i = 0; i < 16; ++i) a.v[i] = p[i];
-  return a;
-}
 
 SWIVEL_INLINE I32x16 ZeroI32() { return {IntVector{}}; }
 SWIVEL_INLINE I32x16 SetI32(int32_t x) { return {IntVector{} + x}; }
@@ -104,6 +100,7 @@ SWIVEL_INLINE I32x16 LoadRaw(const void* p) {
 SWIVEL_INLINE void StoreRaw(void* p, I32x16 a) { std::memcpy(p, &a, sizeof(a)); }
 SWIVEL_INLINE I32x16 And(I32x16 a, I32x16 b) { return {a.v & b.v}; }
 SWIVEL_INLINE I32x16 Or(I32x16 a, I32x16 b) { return {a.v | b.v}; }
+SWIVEL_INLINE I32x16 AddI32(I32x16 a, I32x16 b) { return {a.v + b.v}; }
 SWIVEL_INLINE I32x16 SubI32(I32x16 a, I32x16 b) { return {a.v - b.v}; }
 SWIVEL_INLINE I32x16 ShiftLeft32(I32x16 a, int n) { return {a.v << n}; }
 SWIVEL_INLINE I32x16 ShiftRight32(I32x16 a, int n) {
@@ -115,17 +112,14 @@ SWIVEL_INLINE I32x16 CountAtLeast(I32x16 count, F32x16 x, F32x16 threshold) { re
 SWIVEL_INLINE void StoreLowBytes(uint8_t* p, I32x16 a) {
   for (int i = 0; i < 16; ++i) p[i] = static_cast<uint8_t>(a.v[i]);
 }
-SWIVEL_INLINE void StoreI16(int16_t* p, F32x16 a) {
+SWIVEL_INLINE void StoreBytes(void* p, F32x16 a) {
   const IntVector whole = ToInt(a);
-  for (int i = 0; i < 16; ++i) p[i] = static_cast<int16_t>(whole[i]);
-}
-SWIVEL_INLINE void StoreI8(int8_t* p, F32x16 a) {
-  const IntVector whole = ToInt(a);
-  for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(whole[i]);
+  uint8_t bytes[16];
+  for (int i = 0; i < 16; ++i) bytes[i] = static_cast<uint8_t>(whole[i]);
+  std::memcpy(p, bytes, 16);
 }
 
 struct ByteTable { const uint8_t* v; };
-struct WordTable { const int16_t* v; };
 struct FloatTable { const float* v; };
 SWIVEL_INLINE FloatTable MakeFloatTable(const float* sixteen) { return {sixteen}; }
 SWIVEL_INLINE F32x16 LookupFloats(FloatTable t, I32x16 index) {
@@ -134,7 +128,6 @@ SWIVEL_INLINE F32x16 LookupFloats(FloatTable t, I32x16 index) {
   return a;
 }
 SWIVEL_INLINE ByteTable MakeByteTable(const uint8_t* sixteen) { return {sixteen}; }
-SWIVEL_INLINE WordTable MakeWordTable(const int16_t* sixteen) { return {sixteen}; }
 template <int shift>
 SWIVEL_INLINE I32x16 FieldDown(I32x16 a) {
   const UnsignedWordVector words = reinterpret_cast<UnsignedWordVector>(a.v);
@@ -142,20 +135,12 @@ SWIVEL_INLINE I32x16 FieldDown(I32x16 a) {
   if constexpr (shift >= 0) return {reinterpret_cast<IntVector>(words >> shift)};
 }
 SWIVEL_INLINE I32x16 JoinBytes(I32x16 low, I32x16 high) { return {(low.v & 0x03030303) | (high.v & ~0x03030303)}; }
-SWIVEL_INLINE I32x16 JoinWords(I32x16 low, I32x16 high) { return {(low.v & 0x00030003) | (high.v & ~0x00030003)}; }
 template <int bits>
 SWIVEL_INLINE I32x16 LookupBytes(ByteTable t, I32x16 index) {
   uint8_t bytes[64];
   std::memcpy(bytes, &index, 64);
   for (uint8_t& byte : bytes) byte = t.v[byte & ((1 << bits) - 1)];
   return LoadRaw(bytes);
-}
-template <int bits>
-SWIVEL_INLINE I32x16 LookupWords(WordTable t, I32x16 index) {
-  int16_t words[32];
-  std::memcpy(words, &index, 64);
-  for (int16_t& word : words) word = t.v[word & ((1 << bits) - 1)];
-  return LoadRaw(words);
 }
 // Products in even and odd 16-bit halves: the shape that compilers turn into multiply-add instructions.
 SWIVEL_INLINE I32x16 DotBytes(I32x16 acc, I32x16 levels, int32_t q) {
@@ -166,11 +151,11 @@ SWIVEL_INLINE I32x16 DotBytes(I32x16 acc, I32x16 levels, int32_t q) {
   for (int i = 0; i < 16; ++i) sums[i] = bytes[4 * i] * q0 + bytes[4 * i + 1] * q1 + bytes[4 * i + 2] * q2 + bytes[4 * i + 3] * q3;
   return {acc.v + LoadRaw(sums).v};
 }
-SWIVEL_INLINE I32x16 DotWords(I32x16 acc, I32x16 words, int32_t pair) {
-  int16_t halves[32];
-  std::memcpy(halves, &words, 64);
-  const int32_t w0 = static_cast<int16_t>(pair), w1 = static_cast<int16_t>(pair >> 16);
+SWIVEL_INLINE I32x16 DotWeights(I32x16 acc, I32x16 levels, int32_t weights) {
+  int8_t bytes[64];
+  std::memcpy(bytes, &levels, 64);
+  const int16_t w0 = weights & 255, w1 = weights >> 8 & 255, w2 = weights >> 16 & 255, w3 = weights >> 24 & 255;
   int32_t sums[16];
-  for (int i = 0; i < 16; ++i) sums[i] = halves[2 * i] * w0 + halves[2 * i + 1] * w1;
+  for (int i = 0; i < 16; ++i) sums[i] = bytes[4 * i] * w0 + bytes[4 * i + 1] * w1 + bytes[4 * i + 2] * w2 + bytes[4 * i + 3] * w3;
   return {acc.v + LoadRaw(sums).v};
 }
