@@ -86,14 +86,6 @@ bool IsForeignAttention(const ggml_tensor* op) {
   return true;
 }
 
-// A cache in our buffers under a name that llama.cpp did not use when this was written.
-void ComplainOfUnknownCache(const ggml_tensor* op) {
-  const ggml_tensor* root = RootOf(op->src[1]);
-  if (!HasCacheName(root) || !InOurBuffer(root) || ParseKvRoot(root).has_value() || complained) return;
-  complained = true;
-  Say("attention runs over '" + std::string(root->name) + "', which the plugin does not know as a KV tensor: it is not compressed");
-}
-
 // Configurations that the plugin does not serve are answered with true: false would make the host abort, the failed allocation that
 // follows a refusal does not.
 void RefuseWhatIsNotServed(const ggml_tensor* op) {
@@ -112,10 +104,7 @@ void RefuseWhatIsNotServed(const ggml_tensor* op) {
 
 bool SupportsOp(ggml_backend_dev_t, const ggml_tensor* op) {
   if (HasWeightProbe(op)) return false;
-  if (static_cast<int>(op->op) == host().op.flash_attn_ext) {
-    if (IsForeignAttention(op)) return false;
-    ComplainOfUnknownCache(op);
-  }
+  if (static_cast<int>(op->op) == host().op.flash_attn_ext && IsForeignAttention(op)) return false;
   if (TouchesOwnCache(op)) {
     CloseContextOfThread();
     if (host().IsViewOp(op)) return true;

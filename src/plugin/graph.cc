@@ -36,6 +36,15 @@ size_t RoundTo64(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 bool Is(const ggml_tensor* node, int op) { return static_cast<int>(node->op) == op; }
 
+// Rows that are read uncompressed although they are in our buffer: possible only where nothing could be refused beforehand (RPC), or
+// where a new llama.cpp has caches under names not known here.
+void ComplainOnce(const ggml_tensor* node, const ggml_tensor* root) {
+  KvBuffer* buffer = BufferOf(root);
+  if (buffer == nullptr || buffer->complained.exchange(true)) return;
+  Say(std::string(host().ggml_op_name(node->op)) + " reads '" + root->name + "' (" + host().ggml_type_name(root->type) +
+      "), which is not compressed: the plugin needs flash attention over an f16 cache named cache_k_l<layer>");
+}
+
 }  // namespace
 
 ggml_status GraphRunner::Compute(ggml_cgraph* graph) {
@@ -72,7 +81,10 @@ void GraphRunner::Inspect(ggml_cgraph* graph) {
       if (source == nullptr) continue;
       if (KvTensor* kv = FindFast(source); kv != nullptr) tensors_.push_back(kv);
     }
-    if (tensors_.size() == before) continue;
+    if (tensors_.size() == before) {
+      if (Is(node, host().op.flash_attn_ext) && HasCacheName(RootOf(node->src[1]))) ComplainOnce(node, RootOf(node->src[1]));
+      continue;
+    }
     kv_nodes_.push_back(i);
     if (TraceOn()) TraceNode(node);
     if (Is(node, host().op.flash_attn_ext)) {
@@ -187,7 +199,7 @@ ggml_status GraphRunner::RunShadow(ggml_cgraph* graph, int index) {
     if (kv->store() != nullptr) {
       kv->buffer().counters.shadow.fetch_add(1, std::memory_order_relaxed);
     } else if (!Is(node, host().op.set_rows)) {
-      SayOnce(std::string(host().ggml_op_name(node->op)) + " reads " + kv->name() + ", which no flash attention has read: it stays f16");
+      ComplainOnce(node, RootOf(tensor));
     }
     break;
   }

@@ -1,5 +1,7 @@
 #include "plugin/refusal.h"
 
+#include <set>
+
 #include "plugin/log.h"
 
 namespace swivel::plugin {
@@ -8,7 +10,7 @@ namespace {
 struct Pending {
   bool active = false;
   RefusedBy by = RefusedBy::kGraph;
-  std::string said;  // printed already; the memory-fit step meets the same reason several times
+  std::set<std::string> said;  // printed already; the memory-fit step meets the same reasons several times
 };
 
 thread_local Pending pending;
@@ -16,8 +18,7 @@ thread_local Pending pending;
 }  // namespace
 
 void Refuse(RefusedBy by, const std::string& reason) {
-  if (pending.said != reason) Say(reason);
-  pending.said = reason;
+  if (pending.said.insert(reason).second) Say(reason);
   pending.active = true;
   pending.by = by;
 }
