@@ -71,15 +71,12 @@ int Codecs(const Options& options) {
     return 0;
   }
   Table table;
-  table.text_columns = 2;
-  table.header = {"codec", "what"};
+  table.text_columns = 4;
+  table.header = {"codec", "what", "frame", "head widths"};
   for (int width : options.widths) table.header.push_back(fmt::format("bits at {}", width));
-  table.header.insert(table.header.end(), {"frame", "head widths"});
   for (const Codec* codec : AllCodecs()) {
-    std::vector<std::string> row = {codec->name, codec->summary};
+    std::vector<std::string> row = {codec->name, codec->summary, FrameNames(*codec), WidthsServed(*codec)};
     for (int width : options.widths) row.push_back(CheckWidth(*codec, width).ok() ? fmt::format("{:.4g}", BitsPerValue(*codec, width)) : "-");
-    row.push_back(FrameNames(*codec));
-    row.push_back(WidthsServed(*codec));
     table.rows.push_back(row);
   }
   fmt::print("{}", options.output == "csv" ? table.Csv() : table.Markdown());

@@ -93,10 +93,10 @@ void Decide(Report* report) {
     report->reason = probe.failure.empty() ? "ggml did not take the plugin" : probe.failure;
   } else if (report->probed && !probe.HasDevice(kDevice)) {
     report->reason = fmt::format("the plugin was loaded, but no device {} appeared", kDevice);
-  } else if (!report->listing_note.empty()) {
+  } else if (report->listing == Listing::kMissing) {
     report->reason = report->listing_note;
   } else {
-    report->reason = "no ggml was found in it";
+    report->reason = "no ggml was found in it" + (report->listing_note.empty() ? "" : ", and " + report->listing_note);
   }
 }
 

@@ -130,9 +130,12 @@ Status DescribeFolder(Host* host) {
     if (!IsLibraryName(name) || (host->ggml && !host->ggml->python)) continue;
     if (std::optional<GgmlPlace> place = PlaceIfRegistry(path)) (place->python ? extension : host->ggml) = place;
   }
+  // A folder may hold several hosts: the program's own ggml is the one that belongs to it.
+  if (!host->program.empty()) {
+    if (std::optional<GgmlPlace> own = RegistryFor(host->program, &host->notes)) host->ggml = own;
+  }
   if (!host->ggml) host->ggml = extension;
   if (files >= kMaxFiles) host->notes.push_back("the search ended after " + std::to_string(kMaxFiles) + " files; name a smaller folder");
-  if (!host->ggml && !host->program.empty()) host->ggml = RegistryFor(host->program, &host->notes);
   if (host->ggml || !host->program.empty()) return {};
   return Status::Invalid(host->path + ": neither a library that defines " + kRegistrySymbol + " nor a llama.cpp program is in this folder");
 }
