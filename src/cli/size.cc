@@ -14,6 +14,7 @@
 #include "cli/size_table.h"
 #include "gguf/header.h"
 #include "gguf/shape.h"
+#include "llama/cache_choice.h"
 
 namespace swivel::cli {
 namespace {
@@ -36,7 +37,7 @@ struct Options {
 };
 
 struct Row {
-  CacheChoice choice;
+  SizedCache cache;
   std::vector<uint64_t> bytes;  // one for each context
   int64_t longest = -1;         // -1: not asked for
   double bits = 0;
@@ -66,36 +67,33 @@ StatusOr<int64_t> ParseContext(const std::string& text) {
   return static_cast<int64_t>(tokens.value());
 }
 
-// Specifications hold commas themselves (`k=turbo4,v=turbo3`), so a comma separates only where no '=' is around.
-std::vector<std::string> SplitSpecs(const std::string& text) {
-  if (text.find('=') == std::string::npos) return SplitCommas(text);
-  std::vector<std::string> specs;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(';', begin), text.size());
-    specs.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return specs;
-}
-
-StatusOr<std::vector<CacheChoice>> Choices(const std::vector<std::string>& kv) {
-  std::vector<CacheChoice> choices;
-  for (const char* type : {"f16", "q8_0", "q4_0"}) choices.push_back({std::string("llama.cpp ") + type, type, std::nullopt});
-  if (kv.empty()) {
+// llama.cpp's three, then what was asked for (names as in `swivel eval`: llama.cpp's own types by their names, ours behind "swivel:"
+// where both have one), or all codecs.
+StatusOr<std::vector<SizedCache>> Caches(const std::vector<std::string>& lists) {
+  const std::vector<std::string> always = {"f16", "q8_0", "q4_0"};
+  const auto is_always = [&always](const std::string& type) { return std::find(always.begin(), always.end(), type) != always.end(); };
+  std::vector<SizedCache> caches;
+  for (const std::string& type : always) caches.push_back({"llama.cpp " + type, type, std::nullopt});
+  if (lists.empty()) {
     for (const Codec* codec : AllCodecs()) {
       CacheSpec spec;
       spec.k = spec.v = codec->id;
-      choices.push_back({codec->name, "", spec});
+      caches.push_back({(is_always(codec->name) ? "swivel:" : "") + std::string(codec->name), "", spec});
     }
   }
-  for (const std::string& list : kv) {
-    for (const std::string& text : SplitSpecs(list)) {
-      const StatusOr<CacheSpec> spec = ParseSpec(text);
-      if (!spec.ok()) return Status::Invalid("--kv: " + spec.status().message());
-      choices.push_back({text, "", spec.value()});
+  for (const std::string& list : lists) {
+    const StatusOr<std::vector<CacheChoice>> choices = ParseCacheList(list);
+    if (!choices.ok()) return Status::Invalid("--kv: " + choices.status().message());
+    for (const CacheChoice& choice : choices.value()) {
+      const std::string type = choice.name.substr(choice.name.find(':') + 1);
+      if (!choice.stock) {
+        caches.push_back({choice.name, "", ParseSpec(choice.spec).value()});
+      } else if (!is_always(type)) {
+        caches.push_back({"llama.cpp " + type, type, std::nullopt});
+      }
     }
   }
-  return choices;
+  return caches;
 }
 
 Status SetBudget(const gguf::Header& header, const std::string& memory, Report* report) {
@@ -157,7 +155,7 @@ std::string Json(const Report& report, const CacheLayout& layout) {
   if (report.has_budget) json["memory"] = {{"total", report.memory}, {"weights", report.weights}, {"cache", report.budget}};
   json["caches"] = nlohmann::ordered_json::array();
   for (const Row& row : report.rows) {
-    nlohmann::ordered_json entry = {{"cache", row.choice.label}, {"swivel", row.choice.spec.has_value()}};
+    nlohmann::ordered_json entry = {{"cache", row.cache.label}, {"swivel", row.cache.spec.has_value()}};
     if (!row.refusal.empty()) {
       entry["refused"] = row.refusal;
     } else {
@@ -176,7 +174,7 @@ Table MakeTable(const Report& report, bool raw) {
   for (int64_t context : report.contexts) table.header.push_back(raw ? fmt::format("bytes_{}", context) : fmt::format("{} tokens", context));
   if (report.has_budget) table.header.push_back(raw ? "longest_context" : "longest context");
   for (const Row& row : report.rows) {
-    std::vector<std::string> cells = {row.choice.label};
+    std::vector<std::string> cells = {row.cache.label};
     const bool refused = !row.refusal.empty();
     cells.push_back(refused ? "-" : fmt::format("{:.4g}", row.bits));
     for (size_t i = 0; i < report.contexts.size(); ++i) {
@@ -219,25 +217,26 @@ int Size(Options options) {
     }
   }
   if (report.contexts.empty()) report.contexts = {report.shape.context > 0 ? report.shape.context : 4096};
-  const StatusOr<std::vector<CacheChoice>> choices = Choices(options.kv);
-  if (!choices.ok()) return Fail(choices.status().message());
+  const StatusOr<std::vector<SizedCache>> caches = Caches(options.kv);
+  if (!caches.ok()) return Fail(caches.status().message());
   const Status budget = SetBudget(header.value(), options.memory, &report);
   if (!budget.ok()) return Fail(budget.message());
   WindowNote(&report, options.layout);
+  if (report.shape.mla) report.notes.push_back("the plugin does not serve latent attention yet; its rows show what the packed cache would take");
 
-  for (const CacheChoice& choice : choices.value()) {
-    Row row{choice, {}, -1, 0, ""};
+  for (const SizedCache& cache : caches.value()) {
+    Row row{cache, {}, -1, 0, ""};
     for (int64_t context : report.contexts) {
-      const StatusOr<uint64_t> bytes = CacheBytes(report.shape, choice, context, options.layout);
+      const StatusOr<uint64_t> bytes = CacheBytes(report.shape, cache, context, options.layout);
       if (!bytes.ok()) {
         row.refusal = bytes.status().message();
-        report.notes.push_back(choice.label + ": " + row.refusal);
+        report.notes.push_back(cache.label + ": " + row.refusal);
         break;
       }
       row.bytes.push_back(bytes.value());
       row.bits = 8.0 * static_cast<double>(bytes.value()) / static_cast<double>(CacheValues(report.shape, context, options.layout));
     }
-    if (row.refusal.empty() && report.has_budget) row.longest = LongestContext(report.shape, choice, report.budget, options.layout).value();
+    if (row.refusal.empty() && report.has_budget) row.longest = LongestContext(report.shape, cache, report.budget, options.layout).value();
     report.rows.push_back(row);
   }
 
@@ -268,7 +267,7 @@ void AddSize(CLI::App& app, int* exit_code) {
   command->add_option("-m,--model", options->model, "GGUF file (the first part of a model in several files)")->required();
   command->add_option("-c,--ctx-size", options->contexts, "Context lengths, separated by commas (default: what the model was trained for)");
   command->add_option("--memory", options->memory, "Memory for weights and cache together, such as 16G (default: what is free now)");
-  command->add_option("--kv", options->kv, "Caches to show: codec names separated by commas, or specifications separated by ';' (default: all codecs)");
+  command->add_option("--kv", options->kv, "Caches to show beside llama.cpp's, a list as in `swivel eval` (default: all codecs)");
   // One letter is all that CLI11 takes behind one dash: it reads `-np 4` as -n with the values "p" and "4".
   command->add_option("-n,--np,--parallel", options->parallel, "Sequences that share the context (also as llama.cpp's -np)")->expected(1, 2);
   command->add_flag("--kvu,--kv-unified", options->layout.unified, "The sequences share one pool of cells (llama.cpp's -kvu)");

@@ -57,7 +57,7 @@ LayerCells CellsOf(const gguf::CachedLayer& layer, int64_t context, const CacheL
   return {cells, layout.unified ? 1 : sequences};
 }
 
-StatusOr<uint64_t> CacheBytes(const gguf::ModelShape& shape, const CacheChoice& choice, int64_t context, const CacheLayout& layout) {
+StatusOr<uint64_t> CacheBytes(const gguf::ModelShape& shape, const SizedCache& cache, int64_t context, const CacheLayout& layout) {
   uint64_t total = 0;
   const int num_layers = static_cast<int>(shape.layers.size());
   for (int i = 0; i < num_layers; ++i) {
@@ -65,12 +65,12 @@ StatusOr<uint64_t> CacheBytes(const gguf::ModelShape& shape, const CacheChoice& 
     const LayerCells cells = CellsOf(layer, context, layout);
     for (Side side : {Side::kKey, Side::kValue}) {
       const int width = side == Side::kKey ? layer.k_width : layer.v_width;
-      if (choice.spec) {
-        const StatusOr<uint64_t> bytes = PackedBytes(GetCodec(choice.spec->CodecFor(side, i, num_layers)), width, cells.cells);
+      if (cache.spec) {
+        const StatusOr<uint64_t> bytes = PackedBytes(GetCodec(cache.spec->CodecFor(side, i, num_layers)), width, cells.cells);
         if (!bytes.ok()) return bytes.status();
         total += bytes.value() * static_cast<uint64_t>(layer.heads_kv * cells.streams);
       } else {
-        const StatusOr<uint64_t> bytes = StockRowBytes(choice.stock_type, int64_t{width} * layer.heads_kv);
+        const StatusOr<uint64_t> bytes = StockRowBytes(cache.stock_type, int64_t{width} * layer.heads_kv);
         if (!bytes.ok()) return bytes.status();
         total += bytes.value() * static_cast<uint64_t>(cells.cells * cells.streams);
       }
@@ -89,11 +89,11 @@ uint64_t CacheValues(const gguf::ModelShape& shape, int64_t context, const Cache
   return total;
 }
 
-StatusOr<int64_t> LongestContext(const gguf::ModelShape& shape, const CacheChoice& choice, uint64_t budget, const CacheLayout& layout) {
+StatusOr<int64_t> LongestContext(const gguf::ModelShape& shape, const SizedCache& cache, uint64_t budget, const CacheLayout& layout) {
   int64_t fits = 0, too_long = kLongestContext / 256 + 1;  // in units of 256
   while (too_long - fits > 1) {
     const int64_t middle = fits + (too_long - fits) / 2;
-    const StatusOr<uint64_t> bytes = CacheBytes(shape, choice, middle * 256, layout);
+    const StatusOr<uint64_t> bytes = CacheBytes(shape, cache, middle * 256, layout);
     if (!bytes.ok()) return bytes.status();
     (bytes.value() <= budget ? fits : too_long) = middle;
   }

@@ -28,21 +28,21 @@ struct LayerCells {
 LayerCells CellsOf(const gguf::CachedLayer& layer, int64_t context, const CacheLayout& layout);
 
 // One kind of cache. Exactly one of the two is set.
-struct CacheChoice {
+struct SizedCache {
   std::string label;
   std::string stock_type;         // f16, q8_0, q4_0, …: a tensor type of llama.cpp
   std::optional<CacheSpec> spec;  // Swivel
 };
 
 // Bytes of the whole cache. kUnsupported when the type or a codec cannot serve a width of the model.
-StatusOr<uint64_t> CacheBytes(const gguf::ModelShape& shape, const CacheChoice& choice, int64_t context, const CacheLayout& layout);
+StatusOr<uint64_t> CacheBytes(const gguf::ModelShape& shape, const SizedCache& cache, int64_t context, const CacheLayout& layout);
 
 // Values (K and V) that these bytes hold.
 uint64_t CacheValues(const gguf::ModelShape& shape, int64_t context, const CacheLayout& layout);
 
 // The longest context, a multiple of 256, whose cache fits `budget` bytes; 0 when not even 256 tokens do. At most kLongestContext.
 inline constexpr int64_t kLongestContext = int64_t{1} << 30;
-StatusOr<int64_t> LongestContext(const gguf::ModelShape& shape, const CacheChoice& choice, uint64_t budget, const CacheLayout& layout);
+StatusOr<int64_t> LongestContext(const gguf::ModelShape& shape, const SizedCache& cache, uint64_t budget, const CacheLayout& layout);
 
 // "16G", "512 MiB", "1.5g", "1000000": bytes; K, M, G, T are powers of 1024. kInvalidArgument otherwise.
 StatusOr<uint64_t> ParseBytes(const std::string& text);

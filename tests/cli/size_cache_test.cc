@@ -13,8 +13,8 @@ gguf::ModelShape Model(int layers, int heads_kv, int width, int window = 0) {
   return shape;
 }
 
-CacheChoice Stock(const std::string& type) { return {type, type, std::nullopt}; }
-CacheChoice Packed(const std::string& spec) { return {spec, "", ParseSpec(spec).value()}; }
+SizedCache Stock(const std::string& type) { return {type, type, std::nullopt}; }
+SizedCache Packed(const std::string& spec) { return {spec, "", ParseSpec(spec).value()}; }
 
 // What llama.cpp's log says for SmolLM2-135M ("KV buffer size = 45.00 MiB" at 2048 cells).
 TEST(CacheBytes, AgreesWithLlamaCpp) {
@@ -66,7 +66,7 @@ TEST(CellsOf, StreamsAndWindows) {
 TEST(LongestContext, IsTheLastThatFits) {
   const gguf::ModelShape smol = Model(30, 3, 64);
   const uint64_t budget = 100u << 20;
-  for (const CacheChoice& choice : {Stock("f16"), Packed("turbo3"), Packed("k=q8_0,v=turbo2")}) {
+  for (const SizedCache& choice : {Stock("f16"), Packed("turbo3"), Packed("k=q8_0,v=turbo2")}) {
     const int64_t longest = LongestContext(smol, choice, budget, {}).value();
     EXPECT_LE(CacheBytes(smol, choice, longest, {}).value(), budget);
     EXPECT_GT(CacheBytes(smol, choice, longest + 256, {}).value(), budget);

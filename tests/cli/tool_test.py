@@ -188,8 +188,9 @@ class Size(Case):
         self.fails(swivel("size", "-m", model, "--memory", "much"), "--memory", "'much'", "16G")
 
     def test_specifications(self):
-        _, caches = self.caches("-m", self.model(), "--kv", "turbo3,q8_0", "--kv", "k=turbo4,v=turbo3;turbo2")
-        self.assertEqual(list(caches)[3:], ["turbo3", "q8_0", "k=turbo4,v=turbo3", "turbo2"])
+        _, caches = self.caches("-m", self.model(), "--kv", "turbo3,swivel:q8_0,q8_0,stock:q5_1", "--kv", "k=turbo4,v=turbo3,turbo2")
+        self.assertEqual(list(caches)[3:], ["turbo3", "swivel:q8_0", "llama.cpp q5_1", "k=turbo4,v=turbo3", "turbo2"])
+        self.assertEqual(caches["llama.cpp q5_1"]["bits_per_value"], 6)
         self.fails(swivel("size", "-m", self.model(), "--kv", "turbo9"), "turbo9", "turbo4")
 
     def test_wrong_arguments(self):
@@ -213,7 +214,7 @@ class Size(Case):
     def test_widths_that_cannot_be_served(self):
         keys = decoder("phi2", embedding_length=2560, attention__head_count=32, attention__head_count_kv=32)  # head width 80
         _, caches = self.caches("-m", self.model(keys), "-c", "256")
-        self.assertIn("refused", caches["q8_0"])
+        self.assertIn("refused", caches["swivel:q8_0"])
         self.assertIn("bytes", caches["turbo3"])
 
     def test_formats(self):
@@ -309,7 +310,7 @@ class Doctor(Case):
 
     def test_programs_that_are_no_hosts(self):
         self.assertFalse(self.report("/bin/ls")["accepted"])
-        self.assertFalse(self.report(self.file("llama-cli", "#!/bin/sh\nsleep 100\n", executable=True), )["accepted"])
+        self.assertFalse(self.report(self.file("llama-cli", "#!/bin/sh\nsleep 100\n", executable=True))["accepted"])
         self.assertFalse(self.report(self.file("llama-x", "#!/bin/sh\necho 'Available devices:'\n", executable=True))["accepted"])
         for path in ("/nowhere", self.file("text", "x"), self.folder, sys.executable + ".nothing"):
             self.fails(swivel("doctor", path), path)
