@@ -71,17 +71,22 @@ bool TouchesOwnCache(const ggml_tensor* op) {
   return false;
 }
 
+// The cache that an attention node reads (FLASH_ATTN_EXT, or without flash attention the products q k and p v); null for other nodes.
+const ggml_tensor* CacheReadBy(const ggml_tensor* op) {
+  const int id = static_cast<int>(op->op);
+  const ggml_tensor* root = id == host().op.flash_attn_ext ? RootOf(op->src[1]) : id == host().op.mul_mat ? RootOf(op->src[0]) : nullptr;
+  return root != nullptr && HasCacheName(root) && ParseKvRoot(root).has_value() ? root : nullptr;
+}
+
 // Attention over a cache that is somewhere else (-nkvo, layers left on the CPU) must be the CPU's: taken by us it would be a silent
 // bypass, and a host that compares devices would turn flash attention off for all layers.
 bool IsForeignAttention(const ggml_tensor* op) {
-  const ggml_tensor* root = RootOf(op->src[1]);
-  if (!HasCacheName(root) || root->buffer == nullptr || InOurBuffer(root)) return false;
+  const ggml_tensor* root = CacheReadBy(op);
+  if (root == nullptr || root->buffer == nullptr || InOurBuffer(root)) return false;
   if (root->buffer->size != 0 && !complained) {
     complained = true;
-    const auto name = ParseKvRoot(root);
-    Say("attention of " + (name.has_value() ? "layer " + std::to_string(name->layer) : std::string(root->name)) +
-        " runs over a cache the plugin does not own (" + root->buffer->buft->iface.get_name(root->buffer->buft) +
-        "): those layers are not compressed; offload all layers (-ngl 99, no -nkvo)");
+    Say("attention of layer " + std::to_string(ParseKvRoot(root)->layer) + " runs over a cache the plugin does not own (" +
+        root->buffer->buft->iface.get_name(root->buffer->buft) + "): those layers are not compressed; offload all layers (-ngl 99, no -nkvo)");
   }
   return true;
 }
@@ -104,7 +109,7 @@ void RefuseWhatIsNotServed(const ggml_tensor* op) {
 
 bool SupportsOp(ggml_backend_dev_t, const ggml_tensor* op) {
   if (HasWeightProbe(op)) return false;
-  if (static_cast<int>(op->op) == host().op.flash_attn_ext && IsForeignAttention(op)) return false;
+  if (IsForeignAttention(op)) return false;
   if (TouchesOwnCache(op)) {
     CloseContextOfThread();
     if (host().IsViewOp(op)) return true;
