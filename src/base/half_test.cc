@@ -37,9 +37,25 @@ double ReferenceBf16(float value) {
 
 // Every interesting region: all exponents, ties and their neighbours, both signs.
 std::vector<float> TrickyFloats() {
-  std::vector<float> values = {0.0f, -0.0f, kInf, -kInf, 65504.0f, 65519.0f, 65519.996f, 65520.0f, 65536.0f, 1e30f, 5.9604645e-8f, 2.9802322e-8f,
-                               2.9802326e-8f, 8.940697e-8f, 6.1035156e-5f, 6.1005e-5f, std::numeric_limits<float>::max(),
-                               std::numeric_limits<float>::min(), std::numeric_limits<float>::denorm_min()};
+  std::vector<float> values = {0.0f,
+                               -0.0f,
+                               kInf,
+                               -kInf,
+                               65504.0f,
+                               65519.0f,
+                               65519.996f,
+                               65520.0f,
+                               65536.0f,
+                               1e30f,
+                               5.9604645e-8f,
+                               2.9802322e-8f,
+                               2.9802326e-8f,
+                               8.940697e-8f,
+                               6.1035156e-5f,
+                               6.1005e-5f,
+                               std::numeric_limits<float>::max(),
+                               std::numeric_limits<float>::min(),
+                               std::numeric_limits<float>::denorm_min()};
   for (uint32_t half = 0; half < 0x7c00; ++half) {
     // The midpoint between neighbouring halves and the floats beside it.
     const float low = F32FromF16(static_cast<uint16_t>(half));

@@ -9,10 +9,10 @@ namespace {
 
 TEST(Status, DefaultIsOkAndFactoriesCarryCodeAndMessage) {
   EXPECT_TRUE(Status().ok());
-  const Status statuses[] = {Status::Invalid("a"), Status::Unsupported("a"), Status::OutOfMemory("a"),
-                             Status::NotFound("a"), Status::Io("a"), Status::Internal("a")};
+  const Status statuses[] = {Status::Invalid("a"),  Status::Unsupported("a"), Status::OutOfMemory("a"),
+                             Status::NotFound("a"), Status::Io("a"),          Status::Internal("a")};
   const StatusCode codes[] = {StatusCode::kInvalidArgument, StatusCode::kUnsupported, StatusCode::kOutOfMemory,
-                              StatusCode::kNotFound, StatusCode::kIo, StatusCode::kInternal};
+                              StatusCode::kNotFound,        StatusCode::kIo,          StatusCode::kInternal};
   for (int i = 0; i < 6; ++i) {
     EXPECT_FALSE(statuses[i].ok());
     EXPECT_EQ(statuses[i].code(), codes[i]);

@@ -99,8 +99,8 @@ TEST(GroupStore, OneHeadAtATimeGivesTheSameBytes) {
 
 // Every cell after the copy equals its source or what it was before.
 void CheckCopy(const char* codec, const StoreShape& shape, int64_t from, int64_t to, int64_t count) {
-  SCOPED_TRACE(std::string(codec) + " cells " + std::to_string(shape.num_cells) + ": " + std::to_string(count) + " from " + std::to_string(from) +
-               " to " + std::to_string(to));
+  SCOPED_TRACE(std::string(codec) + " cells " + std::to_string(shape.num_cells) + ": " + std::to_string(count) + " from " +
+               std::to_string(from) + " to " + std::to_string(to));
   const std::unique_ptr<GroupStore> source = MakeStore(codec, shape), target = MakeStore(codec, shape);
   FillAll(*source);
   const int64_t total = shape.num_cells * shape.num_streams;

@@ -48,10 +48,11 @@ struct Expected {
 
 TEST(Distortion, EqualsTheoryAtWidth128) {
   // The printed values have three or four digits, so half a unit of the last one is added to the 1.5 %.
-  const Expected table[] = {
-      {"turbo2", ScaleMode::kMatched, .1188},      {"turbo3", ScaleMode::kMatched, .0338},      {"turbo4", ScaleMode::kMatched, .0092},
-      {"turbo2", ScaleMode::kUnbiased, .1305},     {"turbo3", ScaleMode::kUnbiased, .0347},     {"turbo4", ScaleMode::kUnbiased, .0093},
-      {"turbo2", ScaleMode::kLeastSquares, .1153}, {"turbo3", ScaleMode::kLeastSquares, .0335}, {"turbo4", ScaleMode::kLeastSquares, .0092}};
+  const Expected table[] = {{"turbo2", ScaleMode::kMatched, .1188},      {"turbo3", ScaleMode::kMatched, .0338},
+                            {"turbo4", ScaleMode::kMatched, .0092},      {"turbo2", ScaleMode::kUnbiased, .1305},
+                            {"turbo3", ScaleMode::kUnbiased, .0347},     {"turbo4", ScaleMode::kUnbiased, .0093},
+                            {"turbo2", ScaleMode::kLeastSquares, .1153}, {"turbo3", ScaleMode::kLeastSquares, .0335},
+                            {"turbo4", ScaleMode::kLeastSquares, .0092}};
   for (const Expected& expected : table) {
     SCOPED_TRACE(std::string(expected.name) + " " + ScaleModeName(expected.mode) + ", seed 41");
     const double measured = MeanDistortion(Find(expected.name), 128, expected.mode, 1.0, 6000, 41);
@@ -193,7 +194,8 @@ TEST(Distortion, BlockCodecsKeepTheirErrorBounds) {
         float largest = 0.0f;
         for (int j = 32 * block; j < 32 * block + 32; ++j) largest = std::max(largest, std::fabs(row[j]));
         const double step = Find(name).code_bits == 8 ? 0.5 * largest / 127 : largest / 8;
-        for (int j = 32 * block; j < 32 * block + 32; ++j) ASSERT_LE(std::fabs(row[j] - back[j]), step * 1.001 + 0x1p-11 * largest) << name << " " << i;
+        for (int j = 32 * block; j < 32 * block + 32; ++j)
+          ASSERT_LE(std::fabs(row[j] - back[j]), step * 1.001 + 0x1p-11 * largest) << name << " " << i;
       }
     }
   }

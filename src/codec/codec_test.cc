@@ -75,7 +75,7 @@ TEST(Codecs, WidthsThatCannotBeServedAreRefusedWithTheReason) {
 }
 
 TEST(Codecs, BitsAValueAreTheDocumentedOnes) {
-  const std::map<std::string, double> fixed = {{"f16", 16},      {"bf16", 16},    {"q8_0", 8.5},
+  const std::map<std::string, double> fixed = {{"f16", 16},       {"bf16", 16},  {"q8_0", 8.5},
                                                {"q8_0_rot", 8.5}, {"q4_0", 4.5}, {"q4_0_rot", 4.5}};
   const std::map<std::string, double> codes = {{"turbo2", 2}, {"turbo3", 3}, {"turbo4", 4}};
   ForEachCodecWidthSide([&](const Codec& codec, int width, Side) {
@@ -183,7 +183,8 @@ TEST(Codecs, WorkOnAThreadWithASmallStack) {
       std::vector<uint8_t> group(codec->group_bytes(576));
       std::vector<float> row(576, 0.5f);
       row[3] = -2.0f;
-      for (Target target : SupportedTargets()) KernelsFor(target).encode(*codec, row.data(), 576, Side::kKey, ScaleMode::kMatched, group.data(), 9);
+      for (Target target : SupportedTargets())
+        KernelsFor(target).encode(*codec, row.data(), 576, Side::kKey, ScaleMode::kMatched, group.data(), 9);
       codec->encode(row.data(), 576, Side::kKey, ScaleMode::kMatched, group.data(), 9);
       DecodeRow(*codec, group.data(), 576, Side::kKey, 9, row.data());
     }

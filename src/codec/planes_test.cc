@@ -84,11 +84,12 @@ TEST(Planes, ValuesFollowTheDocumentedPicture) {
     for (int i = 0; i < width; ++i) {
       SCOPED_TRACE("token " + std::to_string(token) + " coordinate " + std::to_string(i));
       const int in_tile = token % 32;
-      const int half = in_tile % 2;  // the 16-bit half of the coordinate's lane
-      // Bit positions within a lane of 32 bits; 4 bits: 8 tokens a block, 2 bits: 16 tokens, high bits: 32 tokens.
-      const int four_bit = 16 * half + 4 * (in_tile % 8 / 2);
-      const int two_bit = 16 * half + 2 * (in_tile % 16 / 2);
-      const int high_bit = 16 * half + in_tile / 2;
+      // A lane of 32 bits holds 4 neighbouring tokens, one a byte; later quads of tokens stand in higher bits.
+      // 4 bits: 8 tokens a block; 2 bits: 16 tokens; high bits: 32 tokens.
+      const int byte = 8 * (in_tile % 4);
+      const int four_bit = byte + 4 * (in_tile % 8 / 4);
+      const int two_bit = byte + 2 * (in_tile % 16 / 4);
+      const int high_bit = byte + in_tile / 4;
       const size_t lane = static_cast<size_t>(i % 16) * 4;
       const size_t tile4 = static_cast<size_t>(token / 32) * width * 16 + i / 16 * 256;
       const size_t tile3 = static_cast<size_t>(token / 32) * width * 12 + i / 16 * 192;

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/random.h"
@@ -55,6 +58,64 @@ double MeasuredDistortion(std::span<const float> levels, uint64_t seed) {
   return sum / kDraws;
 }
 
+// Probability of each level's cell.
+std::vector<double> CellWeights(std::span<const float> levels) {
+  std::vector<double> weights;
+  double below = 0.0;
+  for (size_t i = 0; i < levels.size(); ++i) {
+    const double up_to = i + 1 == levels.size() ? 1.0 : Below(Threshold(levels[i], levels[i + 1]));
+    weights.push_back(up_to - below);
+    below = up_to;
+  }
+  return weights;
+}
+
+// Root of the mean squared deviation of step * integers from the levels.
+double Deviation(std::span<const float> levels, const std::vector<int>& integers, double step) {
+  const std::vector<double> weights = CellWeights(levels);
+  double sum = 0.0;
+  for (size_t i = 0; i < levels.size(); ++i) sum += weights[i] * std::pow(step * integers[i] - levels[i], 2);
+  return std::sqrt(sum);
+}
+
+// The step that fits given integers best.
+double BestStep(std::span<const float> levels, const std::vector<int>& integers) {
+  const std::vector<double> weights = CellWeights(levels);
+  double product = 0.0, squares = 0.0;
+  for (size_t i = 0; i < levels.size(); ++i) {
+    product += weights[i] * levels[i] * integers[i];
+    squares += weights[i] * integers[i] * integers[i];
+  }
+  return product / squares;
+}
+
+// Searches all integer books within +-127: rounding at every step on a fine grid visits each candidate that can be the best.
+void CheckByteLevels(std::span<const float> levels, const ByteLevels& shipped, double documented, double documented_by_largest) {
+  const auto rounded_at = [&](double step) {
+    std::vector<int> integers;
+    for (float level : levels) integers.push_back(static_cast<int>(std::lround(level / step)));
+    return integers;
+  };
+  const double largest = levels.back();
+  double best = 1.0;
+  for (double units = 4.0; units < 127.5; units += 1e-3) {
+    const std::vector<int> integers = rounded_at(largest / units);
+    if (integers.back() > 127) continue;
+    best = std::min(best, Deviation(levels, integers, BestStep(levels, integers)));
+  }
+  const std::vector<int> integers(shipped.level.begin(), shipped.level.begin() + static_cast<int>(levels.size()));
+  EXPECT_NEAR(Deviation(levels, integers, shipped.step), best, 1e-6) << "not the best integer book";
+  EXPECT_NEAR(shipped.step, BestStep(levels, integers), 1e-8);
+  EXPECT_NEAR(best, documented, 0.05 * documented);
+  for (size_t i = 0; i < levels.size(); ++i) {
+    EXPECT_EQ(integers[i], -integers[levels.size() - 1 - i]);
+    EXPECT_LE(std::abs(integers[i]), 127);
+    EXPECT_TRUE(i == 0 || integers[i] > integers[i - 1]) << i;
+  }
+  // What the comment says about the obvious choice.
+  EXPECT_NEAR(Deviation(levels, rounded_at(largest / 127), largest / 127), documented_by_largest, 0.05 * documented_by_largest);
+}
+
 void CheckTable(std::span<const float> table, double expected) {
   SCOPED_TRACE(std::to_string(table.size()) + " levels, seed 21");
   const std::vector<double> levels = SolveLloydMax(static_cast<int>(table.size()));
@@ -69,6 +130,12 @@ void CheckTable(std::span<const float> table, double expected) {
 TEST(Codebook, TwoBitsAreLloydMax) { CheckTable(kLloydMax2, 0.117482); }
 TEST(Codebook, ThreeBitsAreLloydMax) { CheckTable(kLloydMax3, 0.034548); }
 TEST(Codebook, FourBitsAreLloydMax) { CheckTable(kLloydMax4, 0.009501); }
+
+TEST(ByteLevels, AreTheBestIntegerBooks) {
+  CheckByteLevels(kLloydMax2, kLloydMax2Bytes, 2.6e-4, 6.9e-4);
+  CheckByteLevels(kLloydMax3, kLloydMax3Bytes, 1.1e-3, 6.6e-3);
+  CheckByteLevels(kLloydMax4, kLloydMax4Bytes, 3.2e-3, 5.7e-3);
+}
 
 }  // namespace
 }  // namespace swivel

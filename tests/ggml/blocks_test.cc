@@ -44,7 +44,8 @@ bool IsDefinedInGgml(const std::vector<float>& row, float divisor) {
 }
 
 template <class Block>
-void CheckCodec(const char* name, float divisor, void (*quantize)(const float*, Block*, int64_t), void (*dequantize)(const Block*, float*, int64_t)) {
+void CheckCodec(const char* name, float divisor, void (*quantize)(const float*, Block*, int64_t),
+                void (*dequantize)(const Block*, float*, int64_t)) {
   const Codec& codec = **FindCodec(name);
   static_assert(sizeof(Block) * kGroupTokens % 64 == 0);
   ASSERT_EQ(codec.group_bytes(kWidth), kGroupTokens * sizeof(Block) * (kWidth / 32));

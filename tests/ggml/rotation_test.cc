@@ -1,4 +1,6 @@
 // The rotation that llama.cpp applies to quantised caches, computed by ggml with llama.cpp's matrix, against our frames.
+#include "math/rotation.h"
+
 #include <ggml-alloc.h>
 #include <ggml-backend.h>
 #include <ggml.h>
@@ -8,7 +10,6 @@
 #include <vector>
 
 #include "codec/test_rows.h"
-#include "math/rotation.h"
 
 namespace swivel {
 namespace {

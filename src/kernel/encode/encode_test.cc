@@ -23,7 +23,13 @@ constexpr int kTokens[] = {0, 1, 15, 16, 31, 32, 63, 64, 127};
 class Pair {
  public:
   Pair(Target target, const Codec& codec, int width, Side side, ScaleMode mode, uint64_t seed)
-      : kernels_(KernelsFor(target)), codec_(codec), width_(width), side_(side), mode_(mode), random_(seed), expected_(codec, width, random_),
+      : kernels_(KernelsFor(target)),
+        codec_(codec),
+        width_(width),
+        side_(side),
+        mode_(mode),
+        random_(seed),
+        expected_(codec, width, random_),
         actual_(expected_) {}
 
   void Encode(const std::vector<float>& row, int token, const std::string& what) {
@@ -36,8 +42,8 @@ class Pair {
   std::string FirstDifference() const {
     for (size_t i = 0; i < expected_.size(); ++i) {
       if (expected_.data()[i] == actual_.data()[i]) continue;
-      return "byte " + std::to_string(i) + " of " + std::to_string(expected_.size()) + " is " + std::to_string(actual_.data()[i]) + ", not " +
-             std::to_string(expected_.data()[i]);
+      return "byte " + std::to_string(i) + " of " + std::to_string(expected_.size()) + " is " + std::to_string(actual_.data()[i]) +
+             ", not " + std::to_string(expected_.data()[i]);
     }
     return "bytes outside the group";
   }

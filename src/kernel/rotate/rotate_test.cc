@@ -57,7 +57,8 @@ TEST_P(RotateKernel, IsBitExactWithTheScalarDefinition) {
   for (Frame frame : kFrames) {
     for (int width = 16; width <= kMaxRotationWidth; width += 16) {
       if (frame == Frame::kHadamard64 && width % 64 != 0) continue;
-      SCOPED_TRACE("frame " + std::to_string(static_cast<int>(frame)) + " width " + std::to_string(width) + " seed " + std::to_string(kSeed));
+      SCOPED_TRACE("frame " + std::to_string(static_cast<int>(frame)) + " width " + std::to_string(width) + " seed " +
+                   std::to_string(kSeed));
       for (int i = 0; i < 5; ++i) CheckRow(frame, test_rows::GaussianRow(random, width), i, "row " + std::to_string(i));
       for (const test_rows::NamedRow& named : test_rows::FiniteAdversaries(width < 32 ? 32 : width, kSeed)) {
         if (static_cast<int>(named.row.size()) == width) CheckRow(frame, named.row, 1, named.name);
