@@ -11,7 +11,6 @@ import shutil
 import stat
 import struct
 import subprocess
-import sys
 import tempfile
 import unittest
 
@@ -272,8 +271,8 @@ class Small(Case):
 
 
 class Doctor(Case):
-    def report(self, host, **env):
-        result = swivel("doctor", host, "-o", "json", "--timeout", "10", **env)
+    def report(self, host, seconds=30, **env):
+        result = swivel("doctor", host, "-o", "json", "--timeout", str(seconds), **env)
         report = json.loads(result.stdout)
         self.assertEqual(result.returncode, 0 if report["accepted"] else 1)
         return report
@@ -302,7 +301,7 @@ class Doctor(Case):
         host = os.path.join(LLAMA, "lib")
         expected = {"refuse": "did not take the plugin", "crash": "crashed", "hang": "did not end in time"}
         for kind, reason in expected.items():
-            report = self.report(host, SWIVEL_PLUGIN=os.path.join(MODULES, f"libdoctor_{kind}.so"))
+            report = self.report(host, 2 if kind == "hang" else 30, SWIVEL_PLUGIN=os.path.join(MODULES, f"libdoctor_{kind}.so"))
             self.assertFalse(report["accepted"])
             self.assertIn(reason, report["reason"])
         report = self.report(host, SWIVEL_PLUGIN=os.path.join(MODULES, "libdoctor_refuse.so"))
@@ -310,9 +309,11 @@ class Doctor(Case):
 
     def test_programs_that_are_no_hosts(self):
         self.assertFalse(self.report("/bin/ls")["accepted"])
-        self.assertFalse(self.report(self.file("llama-cli", "#!/bin/sh\nsleep 100\n", executable=True))["accepted"])
+        self.assertFalse(self.report(self.file("llama-cli", "#!/bin/sh\nsleep 100\n", executable=True), 2)["accepted"])
         self.assertFalse(self.report(self.file("llama-x", "#!/bin/sh\necho 'Available devices:'\n", executable=True))["accepted"])
-        for path in ("/nowhere", self.file("text", "x"), self.folder, sys.executable + ".nothing"):
+        empty = os.path.join(self.folder, "empty")
+        os.mkdir(empty)
+        for path in ("/nowhere", self.file("text", "x"), empty):
             self.fails(swivel("doctor", path), path)
 
     def test_static_programs(self):
