@@ -40,7 +40,7 @@ def problems_of(path, data):
 
 
 def self_test():
-    wrong = ["x = '/ro" + "ot/.cache'", "see /wo" + "rk/main", "cd /ho" + "me/me", "/t" + "mp/build", "http://registry." + "internal:80/simple", "a \n"]
+    wrong = ["x = '/ro" + "ot/.cache'", "see /wo" + "rk/main", "cd /ho" + "me/me", "/t" + "mp/build", "htt" + "p://registry.internal:80/simple", "a \n"]
     right = ["https://github.com/a/b", "src/root/x", "a /rooted tree", "$HOME/work/x", "work/main", "${TMPDIR:-/t" + "mp}/$x", "12 tokens/work", "ok\n"]
     bad = [text for text in wrong if not problems_of("a.py", text.encode())]
     bad += [text for text in right if problems_of("a.py", text.encode())]

@@ -1,0 +1,169 @@
+"""Decodes the golden records from docs/formats.md and docs/numerics.md alone: a second reader of the formats, in another language.
+
+usage: decode_golden.py FOLDER
+"""
+import math
+import pathlib
+import struct
+import sys
+
+LEVELS = {
+    2: [0.452780, 1.510418],
+    3: [0.245094, 0.756005, 1.343909, 2.151946],
+    4: [0.128395, 0.388048, 0.656759, 0.942340, 1.256231, 1.618046, 2.069017, 2.732590],
+}
+FRAMES = {"q8_0_rot": ("hadamard", "hadamard64"), "q4_0_rot": ("hadamard", "hadamard64")}
+FRAMES.update({name: ("signed", "signed") for name in ("turbo2", "turbo3", "turbo4")})
+
+
+def splitmix64(counter):
+    mask = (1 << 64) - 1
+    z = (counter + 1) * 0x9E3779B97F4A7C15 & mask
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & mask
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & mask
+    return z ^ z >> 31
+
+
+def u16(group, at):
+    return group[at] | group[at + 1] << 8
+
+
+def f16(bits):
+    return struct.unpack("<e", struct.pack("<H", bits))[0]
+
+
+def f32(bits):
+    return struct.unpack("<f", struct.pack("<I", bits & 0xFFFFFFFF))[0]
+
+
+def half_row(group, w, key, t, to_float):
+    if key:
+        return [to_float(u16(group, 2 * ((t // 16 * w + i) * 16 + t % 16))) for i in range(w)]
+    return [to_float(u16(group, 2 * (t * w + i))) for i in range(w)]
+
+
+def q8_0_row(group, w, t):
+    row = []
+    for block in range(w // 32):
+        at = (t * (w // 32) + block) * 34
+        codes = struct.unpack("<32b", bytes(group[at + 2 : at + 34]))
+        row += [f16(u16(group, at)) * code for code in codes]
+    return row
+
+
+def q4_0_row(group, w, t):
+    row = []
+    for block in range(w // 32):
+        at = (t * (w // 32) + block) * 18
+        nibbles = [b & 15 for b in group[at + 2 : at + 18]] + [b >> 4 for b in group[at + 2 : at + 18]]
+        row += [f16(u16(group, at)) * (code - 8) for code in nibbles]
+    return row
+
+
+def key_code(group, b, w, t, i):
+    part = t // 32 * 4 * w * b
+    second = t % 32 // 16
+    lane = 4 * (t % 16) + i % 4
+    if b == 4:
+        return group[part + (second * (w // 8) + i // 8) * 64 + lane] >> i % 8 // 4 * 4 & 15
+    quad = i % 16 // 4
+    low = group[part + (second * (w // 16) + i // 16) * 64 + lane] >> 2 * quad & 3
+    if b == 2:
+        return low
+    return low | (group[part + (2 * (w // 16) + i // 16) * 64 + lane] >> 4 * second + quad & 1) << 2
+
+
+def value_code(group, b, w, t, i):
+    column = t // 32 * 4 * w * b + i // 16 * b * 64
+    lane = 4 * (i % 16) + t % 4
+    t %= 32
+    if b == 4:
+        return group[column + t // 8 * 64 + lane] >> t % 8 // 4 * 4 & 15
+    low = group[column + t // 16 * 64 + lane] >> t % 16 // 4 * 2 & 3
+    if b == 2:
+        return low
+    return low | (group[column + 2 * 64 + lane] >> t // 4 & 1) << 2
+
+
+def turbo_row(group, b, w, key, t):
+    levels = [-x for x in reversed(LEVELS[b])] + LEVELS[b]
+    scale = f32(u16(group, 16 * w * b + 2 * t) << 15)
+    code = key_code if key else value_code
+    return [scale * levels[code(group, b, w, t, i)] for i in range(w)]
+
+
+def inverse(frame, row):
+    """Applies the transpose of the frame's matrix."""
+    w = len(row)
+    if frame is None:
+        return row
+    n = 64 if frame == "hadamard64" else w & -w
+    m = w // n
+    if frame == "signed" and m > 1:
+        sums = [sum(row[i + n * block] for block in range(m)) for i in range(n)]
+        row = [x - 2 / m * sums[i % n] for i, x in enumerate(row)]
+    out = []
+    for block in range(m):
+        part = row[block * n : block * n + n]
+        out += [sum(-x if (i & j).bit_count() % 2 else x for j, x in enumerate(part)) / math.sqrt(n) for i in range(n)]
+    if frame == "signed":
+        out = [-x if splitmix64(0x5377697665 + i) >> 63 else x for i, x in enumerate(out)]
+    return out
+
+
+def decode(name, group, w, key, t):
+    if name == "f16":
+        row = half_row(group, w, key, t, f16)
+    elif name == "bf16":
+        row = half_row(group, w, key, t, lambda bits: f32(bits << 16))
+    elif name.startswith("q8_0"):
+        row = q8_0_row(group, w, t)
+    elif name.startswith("q4_0"):
+        row = q4_0_row(group, w, t)
+    else:
+        row = turbo_row(group, int(name[-1]), w, key, t)
+    return inverse(FRAMES.get(name, (None, None))[0 if key else 1], row)
+
+
+def group_bytes(name, w):
+    if name.startswith("turbo"):
+        return 16 * w * int(name[-1]) + 256
+    return {"f16": 256, "bf16": 256, "q8_0": 136, "q4_0": 72}[name.removesuffix("_rot")] * w
+
+
+def check_file(path):
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    problems = []
+    for record, data, floats in zip(lines[0::3], lines[1::3], lines[2::3]):
+        fields = dict(item.split("=") for item in record.split()[1:])
+        w, t, key = int(fields["width"]), int(fields["token"]), fields["side"] == "key"
+        group = bytearray(group_bytes(path.stem, w))
+        for run in data.split()[1:]:
+            at, text = run.split(":")
+            group[int(at) : int(at) + len(text) // 2] = bytes.fromhex(text)
+        golden = [math.nan if x == "nan" else f32(int(x, 16)) for x in floats.split()[1:]]
+        row = decode(path.stem, group, w, key, t)
+        largest = max((abs(x) for x in golden if math.isfinite(x)), default=0.0)
+        for ours, theirs in zip(row, golden, strict=True):
+            # Not a number or beyond the range of a float: both must be. Otherwise float rounding apart.
+            same = abs(ours - theirs) <= 1e-5 * largest if math.isfinite(theirs) else not math.isfinite(ours) or abs(ours) > 3.4e38
+            if not same:
+                problems.append(f"{path.name}: {record}: {ours} instead of {theirs}")
+                break
+    return len(lines) // 3, problems
+
+
+def main():
+    files = sorted(path for path in pathlib.Path(sys.argv[1]).glob("*.txt") if path.name != "CMakeLists.txt")
+    records = 0
+    failures = []
+    for path in files:
+        count, problems = check_file(path)
+        records += count
+        failures += problems
+    print("\n".join(failures + [f"{records} records in {len(files)} files, {len(failures)} wrong"]))
+    return 1 if failures or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
