@@ -76,9 +76,12 @@ SWIVEL_INLINE uint64_t NotMinusInf64(const uint16_t* mask) {
   return bits;
 }
 
+__attribute__((noinline)) void LoadF16Loop(const uint16_t* p, float* out) {
+  for (int i = 0; i < 16; ++i) out[i] = F32FromF16(p[i]);
+}
 SWIVEL_INLINE F32x16 LoadF16(const uint16_t* p) {
   F32x16 a;
-  for (int i = 0; i < 16; ++i) a.v[i] = F32FromF16(p[i]);
+  LoadF16Loop(p, reinterpret_cast<float*>(&a));
   return a;
 }
 template <int shift>
@@ -135,27 +138,26 @@ SWIVEL_INLINE I32x16 FieldDown(I32x16 a) {
   if constexpr (shift >= 0) return {reinterpret_cast<IntVector>(words >> shift)};
 }
 SWIVEL_INLINE I32x16 JoinBytes(I32x16 low, I32x16 high) { return {(low.v & 0x03030303) | (high.v & ~0x03030303)}; }
+// Loops over bytes stay functions: inlined and unrolled into every kernel they would be most of the library.
+__attribute__((noinline)) void LookupBytesLoop(const uint8_t* table, int mask, uint8_t* bytes) {
+  for (int i = 0; i < 64; ++i) bytes[i] = table[bytes[i] & mask];
+}
 template <int bits>
 SWIVEL_INLINE I32x16 LookupBytes(ByteTable t, I32x16 index) {
-  uint8_t bytes[64];
-  std::memcpy(bytes, &index, 64);
-  for (uint8_t& byte : bytes) byte = t.v[byte & ((1 << bits) - 1)];
-  return LoadRaw(bytes);
+  LookupBytesLoop(t.v, (1 << bits) - 1, reinterpret_cast<uint8_t*>(&index));
+  return index;
 }
-// Products in even and odd 16-bit halves: the shape that compilers turn into multiply-add instructions.
+// Products of four signed bytes a lane with four factors of -128..255, added to `sums`.
+__attribute__((noinline)) void DotLoop(const int8_t* bytes, int f0, int f1, int f2, int f3, int32_t* sums) {
+  for (int i = 0; i < 16; ++i) sums[i] += bytes[4 * i] * f0 + bytes[4 * i + 1] * f1 + bytes[4 * i + 2] * f2 + bytes[4 * i + 3] * f3;
+}
 SWIVEL_INLINE I32x16 DotBytes(I32x16 acc, I32x16 levels, int32_t q) {
-  int8_t bytes[64];
-  std::memcpy(bytes, &levels, 64);
-  const int16_t q0 = static_cast<int8_t>(q), q1 = static_cast<int8_t>(q >> 8), q2 = static_cast<int8_t>(q >> 16), q3 = static_cast<int8_t>(q >> 24);
-  int32_t sums[16];
-  for (int i = 0; i < 16; ++i) sums[i] = bytes[4 * i] * q0 + bytes[4 * i + 1] * q1 + bytes[4 * i + 2] * q2 + bytes[4 * i + 3] * q3;
-  return {acc.v + LoadRaw(sums).v};
+  DotLoop(reinterpret_cast<const int8_t*>(&levels), static_cast<int8_t>(q), static_cast<int8_t>(q >> 8), static_cast<int8_t>(q >> 16),
+          static_cast<int8_t>(q >> 24), reinterpret_cast<int32_t*>(&acc));
+  return acc;
 }
 SWIVEL_INLINE I32x16 DotWeights(I32x16 acc, I32x16 levels, int32_t weights) {
-  int8_t bytes[64];
-  std::memcpy(bytes, &levels, 64);
-  const int16_t w0 = weights & 255, w1 = weights >> 8 & 255, w2 = weights >> 16 & 255, w3 = weights >> 24 & 255;
-  int32_t sums[16];
-  for (int i = 0; i < 16; ++i) sums[i] = bytes[4 * i] * w0 + bytes[4 * i + 1] * w1 + bytes[4 * i + 2] * w2 + bytes[4 * i + 3] * w3;
-  return {acc.v + LoadRaw(sums).v};
+  DotLoop(reinterpret_cast<const int8_t*>(&levels), weights & 255, weights >> 8 & 255, weights >> 16 & 255, weights >> 24 & 255,
+          reinterpret_cast<int32_t*>(&acc));
+  return acc;
 }
