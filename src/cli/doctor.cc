@@ -43,6 +43,7 @@ struct Report {
 
 void ListDevices(const Options& options, Report* report) {
   if (report->host.program.empty() || report->host.what == "static program") return;
+  if (Locate({report->host.program}).kind == ProgramKind::kRpcServer) return;  // has no such option
   const Environment environment{{{"GGML_BACKEND_PATH", report->plugin}}, {"LLAMA_ARG_DEVICE"}};
   const ChildResult child = RunProgram({report->host.program, "--list-devices"}, environment, options.seconds);
   if ((child.out + child.err).find(std::string(kDevice) + ":") != std::string::npos) {
