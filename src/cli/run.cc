@@ -149,9 +149,9 @@ Status Run(const RunArguments& arguments) {
   }
   const CacheUse use = (*context)->Use(layout);
   if (use.cache_bytes && use.f16_bytes) {
-    memory = fmt::format("{:.1f} MiB at {} tokens, f16 takes {:.1f} ({:.2f} times as much)", static_cast<double>(*use.cache_bytes) / kMiB,
-                         context_tokens, static_cast<double>(*use.f16_bytes) / kMiB,
-                         static_cast<double>(*use.f16_bytes) / static_cast<double>(*use.cache_bytes));
+    const double bytes = static_cast<double>(*use.cache_bytes), f16_bytes = static_cast<double>(*use.f16_bytes);
+    memory = fmt::format("{:.1f} MiB for {} tokens where f16 takes {:.1f} ({:.2f} times as much)", bytes / kMiB,
+                         (*context)->capacity_tokens(), f16_bytes / kMiB, f16_bytes / bytes);
   }
   fmt::print(stderr, "\ncache   {}: {}", cache->name, memory);
   if (use.bits_per_value) fmt::print(stderr, ", {:.4g} bits a value", *use.bits_per_value);

@@ -29,7 +29,10 @@ size_t ArgMax(std::span<const float> values) {
   return static_cast<size_t>(std::max_element(values.begin(), values.end()) - values.begin());
 }
 
+size_t BlockLength(size_t num_values) { return std::clamp<size_t>(num_values / 8, 8, 64); }
+
 MeanError MeanByBlocks(std::span<const double> values, std::span<const size_t> run_lengths, size_t block) {
+  if (block == 0) block = BlockLength(values.size());
   MeanError result;
   if (values.empty()) {
     result.mean = std::numeric_limits<double>::quiet_NaN();
@@ -57,7 +60,7 @@ MeanError MeanByBlocks(std::span<const double> values, std::span<const size_t> r
     }
     begin += length;
   }
-  if (num_blocks >= 2) {
+  if (num_blocks >= 4) {
     const double blocks = static_cast<double>(num_blocks);
     result.error = std::sqrt(blocks / (blocks - 1) * squares) / count;
   }

@@ -26,12 +26,13 @@ size_t ArgMax(std::span<const float> values);
 // the error is that of the means of blocks of consecutive positions.
 struct MeanError {
   double mean = 0;
-  std::optional<double> error;  // absent with fewer than two blocks
+  std::optional<double> error;  // absent with fewer than four blocks: a spread of two or three says nothing
 };
-inline constexpr size_t kBlockPositions = 64;
+// 64 positions, or an eighth of all where that is less (but at least 8), so that a short run still has a spread.
+size_t BlockLength(size_t num_values);
 // `values` are runs of consecutive positions of the given lengths (one a chunk), one after another; a run is cut into
-// max(1, round(length / block)) nearly equal blocks, which never span two runs.
-MeanError MeanByBlocks(std::span<const double> values, std::span<const size_t> run_lengths, size_t block = kBlockPositions);
+// max(1, round(length / block)) nearly equal blocks, which never span two runs. 0 takes BlockLength(values.size()).
+MeanError MeanByBlocks(std::span<const double> values, std::span<const size_t> run_lengths, size_t block = 0);
 
 // exp(mean of -ln p(token)) and its standard error, exp(mean) times the error of the mean.
 MeanError Perplexity(std::span<const double> negative_log_likelihoods, std::span<const size_t> run_lengths);

@@ -72,12 +72,19 @@ TEST(MeanByBlocks, EqualBlocksGiveTheUsualStandardError) {
 }
 
 TEST(MeanByBlocks, BlocksDoNotSpanRuns) {
-  // Two runs of one block each, whatever the block length: error |a - b| / 2 for equal runs.
-  const std::vector<double> values = {1, 1, 1, 3, 3, 3};
-  const std::vector<size_t> runs = {3, 3};
+  // Four runs of one block each, whatever the block length: means 1, 3, 1, 3 with variance 4/3, error sqrt(4/3/4).
+  const std::vector<double> values = {1, 1, 1, 3, 3, 3, 1, 1, 1, 3, 3, 3};
+  const std::vector<size_t> runs = {3, 3, 3, 3};
   const MeanError result = MeanByBlocks(values, runs, 64);
   EXPECT_DOUBLE_EQ(result.mean, 2);
-  EXPECT_DOUBLE_EQ(*result.error, 1.0);
+  EXPECT_DOUBLE_EQ(*result.error, std::sqrt(1.0 / 3));
+}
+
+TEST(BlockLength, KeepsAtLeastEightBlocksWhereItCan) {
+  EXPECT_EQ(BlockLength(3069), 64u);
+  EXPECT_EQ(BlockLength(512), 64u);
+  EXPECT_EQ(BlockLength(128), 16u);
+  EXPECT_EQ(BlockLength(10), 8u);
 }
 
 TEST(MeanByBlocks, OneBlockHasNoError) {

@@ -13,7 +13,8 @@ namespace fs = std::filesystem;
 class OutputFile : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / ("swivel_output_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+    const std::string test = testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = fs::path(testing::TempDir()) / ("swivel_output_" + test);
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }

@@ -49,9 +49,8 @@ struct CacheQuality {
 
 struct QualityReport {
   std::vector<CacheQuality> caches;  // the base (stock f16) first, then the candidates in the order given
-  Agreement floor;                   // the base against itself in micro-batches of 48, where llama.cpp uses another attention kernel:
-                                     // what rounding alone does
-  Agreement floor_decode;
+  Agreement floor;         // the base against itself with half the micro-batch: 0 where results do not depend on the split
+  Agreement floor_decode;  // on the decode path's positions, the base in batches against the base token by token: llama.cpp's two kernels
   int chunks = 0;
   int num_groups = 1;             // more when not all contexts fit in memory at once; the base then runs once a group
   int logit_batch = 0;            // positions whose logits are held at once
@@ -66,9 +65,6 @@ struct Candidate {
 };
 StatusOr<QualityReport> EvaluateQuality(ModelPair& models, std::span<const Token> tokens, const std::vector<Candidate>& candidates,
                                         const QualityOptions& options, Progress* progress);
-
-// Positions per batch with logits: as many as fit in 128 MiB for this vocabulary, a power of two from 16 to 512.
-int LogitBatch(int vocab_size);
 
 }  // namespace swivel
 

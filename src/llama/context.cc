@@ -12,6 +12,18 @@
 
 namespace swivel {
 
+namespace {
+
+std::set<int64_t> PluginContexts() {
+  std::set<int64_t> numbers;
+  StatusOr<Plugin*> plugin = Plugin::Get();
+  if (!plugin.ok()) return numbers;
+  for (const CacheReport& report : (*plugin)->Report()) numbers.insert(report.context);
+  return numbers;
+}
+
+}  // namespace
+
 StatusOr<std::unique_ptr<Context>> Context::Create(const Model& model, const CacheChoice& cache, const ContextOptions& options) {
   llama_context_params params = llama_context_default_params();
   params.n_ctx = static_cast<uint32_t>(options.context_tokens);
@@ -26,13 +38,14 @@ StatusOr<std::unique_ptr<Context>> Context::Create(const Model& model, const Cac
   std::unique_ptr<Context> context(new Context);
   context->model_ = &model;
   context->cache_ = cache;
+  std::set<int64_t> known;
   if (cache.stock) {
     params.type_k = params.type_v = static_cast<ggml_type>(cache.ggml_type);
   } else {
     StatusOr<Plugin*> plugin = Plugin::Get();
     if (!plugin.ok()) return plugin.status();
     if (Status status = (*plugin)->SetSpec(cache.spec); !status.ok()) return status;
-    context->first_report_ = (*plugin)->Report().size();
+    known = PluginContexts();
   }
   const LlamaLogMark mark;
   context->context_ = llama_init_from_model(model.get(), params);
@@ -42,6 +55,11 @@ StatusOr<std::unique_ptr<Context>> Context::Create(const Model& model, const Cac
   }
   if (llama_get_memory(context->context_) == nullptr) {
     return Status::Unsupported(fmt::format("this model ({}) keeps no KV cache", model.description()));
+  }
+  if (!cache.stock) {
+    for (int64_t number : PluginContexts()) {
+      if (!known.contains(number)) context->plugin_contexts_.insert(number);
+    }
   }
   return context;
 }
@@ -71,6 +89,8 @@ Status Context::Decode(std::span<const Token> tokens, int first_position, int nu
                                       first_position, cache_.name, result, mark.Errors()));
 }
 
+int Context::capacity_tokens() const { return static_cast<int>(llama_n_ctx(context_)); }
+
 const float* Context::Logits(int row) const {
   return llama_get_logits(context_) + static_cast<size_t>(row) * static_cast<size_t>(model_->vocab_size());
 }
@@ -81,15 +101,21 @@ CacheUse Context::Use(const CacheLayout& layout) const {
   if (cache_.stock) {
     if (use.f16_bytes) use.cache_bytes = layout.BytesAs(cache_.ggml_type);
   } else if (StatusOr<Plugin*> plugin = Plugin::Get(); plugin.ok()) {
-    // One context has several caches when some layers have a window.
-    const std::vector<CacheReport> reports = (*plugin)->Report();
-    int64_t stated_f16_bytes = 0;
-    for (size_t i = first_report_; i < reports.size(); ++i) {
-      if (reports[i].packed_bytes) use.cache_bytes = use.cache_bytes.value_or(0) + *reports[i].packed_bytes;
-      if (reports[i].resident_bytes) use.resident_bytes = use.resident_bytes.value_or(0) + *reports[i].resident_bytes;
-      stated_f16_bytes += reports[i].f16_bytes.value_or(0);
+    int64_t packed = 0, resident = 0, f16 = 0;
+    bool all_packed = !plugin_contexts_.empty();
+    for (const CacheReport& report : (*plugin)->Report()) {
+      if (!plugin_contexts_.contains(report.context)) continue;
+      packed += report.packed_bytes.value_or(0);
+      resident += report.resident_bytes.value_or(0);
+      f16 += report.f16_bytes.value_or(0);
+      all_packed &= report.packed_bytes.has_value() && report.packed_tensors == report.tensors;
     }
-    if (!use.f16_bytes && stated_f16_bytes > 0) use.f16_bytes = stated_f16_bytes;
+    // Plain tensors among them would make the sum too small; better no figure than that one.
+    if (all_packed) {
+      use.cache_bytes = packed;
+      use.resident_bytes = resident;
+    }
+    if (!use.f16_bytes && f16 > 0) use.f16_bytes = f16;
   }
   // An f16 value is 16 bits, so the ratio of sizes counts bits whatever the shapes are.
   if (use.cache_bytes && use.f16_bytes) {

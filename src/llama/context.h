@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 
@@ -50,8 +51,10 @@ class Context {
   const float* Logits(int row) const;
 
   // `layout` of the model at this context's size (ProbeLayout). With an empty one a Swivel cache is counted against the f16 size that
-  // the plugin states, and of a stock cache nothing is known. For the context that was created last.
+  // the plugin states, and of a stock cache nothing is known.
   CacheUse Use(const CacheLayout& layout) const;
+  // Tokens it holds: what was asked for, rounded up by llama.cpp to a multiple of 256.
+  int capacity_tokens() const;
   const CacheChoice& cache() const { return cache_; }
   const Model& model() const { return *model_; }
   llama_context* get() const { return context_; }
@@ -62,7 +65,7 @@ class Context {
   const Model* model_ = nullptr;
   CacheChoice cache_;
   llama_context* context_ = nullptr;
-  size_t first_report_ = 0;  // index of this context's first cache in Plugin::Report() while it is the newest
+  std::set<int64_t> plugin_contexts_;  // numbers of its caches in Plugin::Report()
 };
 
 }  // namespace swivel

@@ -1,7 +1,9 @@
 #include "llama/plugin.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -86,7 +88,9 @@ std::vector<CacheReport> ParseReport(const std::string& text) {
     if (!cache.is_object()) continue;
     CacheReport report;
     if (cache.contains("kv") && cache["kv"].is_string()) report.kv = cache["kv"].get<std::string>();
-    report.bits_per_value = NumberAt<double>(cache, "bits_per_value");
+    report.context = NumberAt<int64_t>(cache, "context").value_or(0);
+    report.tensors = NumberAt<int64_t>(cache, "tensors").value_or(0);
+    report.packed_tensors = NumberAt<int64_t>(cache, "packed_tensors").value_or(report.tensors);
     report.packed_bytes = NumberAt<int64_t>(cache, "packed_bytes");
     report.resident_bytes = NumberAt<int64_t>(cache, "resident_bytes");
     report.f16_bytes = NumberAt<int64_t>(cache, "f16_bytes");

@@ -4,6 +4,7 @@
 #ifndef SWIVEL_LLAMA_PLUGIN_H_
 #define SWIVEL_LLAMA_PLUGIN_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,9 +22,11 @@ StatusOr<std::string> FindPlugin();
 
 // What the plugin says of one live cache (an element of "swivel_report"). Fields that it does not give are absent.
 struct CacheReport {
+  int64_t context = 0;  // caches of one llama context share a number, which is never used again; a window makes two of them
   std::string kv;
-  std::optional<double> bits_per_value;
-  std::optional<int64_t> packed_bytes;    // at full capacity
+  int64_t tensors = 0;
+  int64_t packed_tensors = 0;             // fewer than tensors: the rest is kept as plain f16
+  std::optional<int64_t> packed_bytes;    // of the packed tensors, at full capacity
   std::optional<int64_t> resident_bytes;  // touched so far
   std::optional<int64_t> f16_bytes;       // of llama.cpp's f16 cache for the same cells
 };
