@@ -36,8 +36,8 @@ struct Report {
   Listing listing = Listing::kNotAsked;
   std::string listing_note;
   bool accepted = false;
-  std::string reason;  // of a refusal
-  std::string advice;  // how to use it, when accepted
+  std::string reason;      // of a refusal
+  std::string advice;      // how to use it, when accepted
   std::string path_alone;  // "yes", "no", "unknown": does GGML_BACKEND_PATH without --device suffice
 };
 
@@ -73,9 +73,10 @@ std::string PathAlone(const Report& report) {
 
 std::string Advice(const Report& report) {
   if (!report.host.program.empty()) return "swivel exec " + ShellQuote(report.host.program) + " …";
-  return fmt::format("call ggml_backend_load(\"{}\") before the model is loaded and place its layers on device {}; in Python: "
-                     "ctypes.CDLL(\"{}\").ggml_backend_load(…)",
-                     report.plugin, kDevice, report.host.ggml ? report.host.ggml->registry : "libggml.so");
+  return fmt::format(
+      "call ggml_backend_load(\"{}\") before the model is loaded and place its layers on device {}; in Python: "
+      "ctypes.CDLL(\"{}\").ggml_backend_load(…)",
+      report.plugin, kDevice, report.host.ggml ? report.host.ggml->registry : "libggml.so");
 }
 
 void Decide(Report* report) {
@@ -124,15 +125,19 @@ void PrintText(const Report& report) {
   }
   if (report.accepted && report.path_alone == "no") {
     line("note", fmt::format("GGML_BACKEND_PATH alone is not enough: programs with llama.cpp's common options need --device {} too, "
-                             "bindings need ggml_backend_load", kDevice));
+                             "bindings need ggml_backend_load",
+                             kDevice));
   }
   if (report.accepted && report.path_alone == "yes") line("note", "GGML_BACKEND_PATH alone is enough");
   line("verdict", report.accepted ? "accepted; use: " + report.advice : "refused: " + report.reason);
 }
 
 void PrintJson(const Report& report) {
-  nlohmann::ordered_json json = {{"host", report.host.path}, {"what", report.host.what}, {"plugin", report.plugin},
-                                 {"accepted", report.accepted}, {"path_alone", report.path_alone}};
+  nlohmann::ordered_json json = {{"host", report.host.path},
+                                 {"what", report.host.what},
+                                 {"plugin", report.plugin},
+                                 {"accepted", report.accepted},
+                                 {"path_alone", report.path_alone}};
   if (!report.accepted) json["reason"] = report.reason;
   if (report.accepted) json["use"] = report.advice;
   if (report.host.ggml) json["ggml"] = report.host.ggml->registry;

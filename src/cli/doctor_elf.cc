@@ -102,7 +102,8 @@ StatusOr<ElfFile> ReadElf(const std::string& path, const std::vector<std::string
   const std::vector<Elf64_Phdr> segments = image.Read<Elf64_Phdr>(header.e_phoff, header.e_phnum);
   if (segments.empty()) return Status::Invalid(path + ": a damaged or unlinked ELF file");
   for (const Elf64_Phdr& segment : segments) {
-    if (segment.p_type == PT_INTERP) elf.interpreter = TextAt(image.Read<char>(segment.p_offset, std::min<uint64_t>(segment.p_filesz, 4096)), 0);
+    if (segment.p_type == PT_INTERP)
+      elf.interpreter = TextAt(image.Read<char>(segment.p_offset, std::min<uint64_t>(segment.p_filesz, 4096)), 0);
     if (segment.p_type != PT_DYNAMIC) continue;
     elf.dynamic = true;
     ReadDynamic(image, segments, segment, &elf);

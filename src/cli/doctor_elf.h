@@ -11,10 +11,10 @@
 namespace swivel::cli {
 
 struct ElfFile {
-  bool native = false;         // 64-bit, little-endian, for this processor
-  std::string interpreter;     // PT_INTERP: the dynamic loader; empty for libraries and static programs
-  bool dynamic = false;        // has a dynamic section
-  bool pie_flag = false;       // DF_1_PIE: a program, not a library
+  bool native = false;      // 64-bit, little-endian, for this processor
+  std::string interpreter;  // PT_INTERP: the dynamic loader; empty for libraries and static programs
+  bool dynamic = false;     // has a dynamic section
+  bool pie_flag = false;    // DF_1_PIE: a program, not a library
   std::vector<std::string> needed;
   // Of the symbols asked for: those it defines for others, and those it wants from others.
   std::vector<std::string> defines, wants;

@@ -26,7 +26,8 @@ constexpr const char* kRegistrySymbol = "ggml_backend_load";
 const std::vector<std::string> kSymbols = {kRegistrySymbol, "ggml_nbytes", "PyModule_Create2", "PyModuleDef_Init", "PyErr_SetString"};
 
 // Programs that answer --list-devices, the likeliest first.
-constexpr const char* kPrograms[] = {"llama-server", "llama-cli", "llama-bench", "llama-completion", "llama-perplexity", "llama-batched-bench"};
+constexpr const char* kPrograms[] = {"llama-server",     "llama-cli",        "llama-bench",
+                                     "llama-completion", "llama-perplexity", "llama-batched-bench"};
 
 bool IsLibraryName(const std::string& name) { return name.find(".so") != std::string::npos; }
 
@@ -108,7 +109,8 @@ Status DescribeProgram(const ElfFile& elf, Host* host) {
   if (elf.Defines(kRegistrySymbol)) {
     host->notes.push_back("ggml is linked into the program and exported");
   } else {
-    host->notes.push_back("it loads no libggml and exports none: ggml is linked in where a plugin cannot reach it, or this is not a llama.cpp program");
+    host->notes.push_back(
+        "it loads no libggml and exports none: ggml is linked in where a plugin cannot reach it, or this is not a llama.cpp program");
   }
   return {};
 }
@@ -178,7 +180,8 @@ StatusOr<Host> FindHost(const std::string& name) {
   host.ggml = PlaceIfRegistry(host.path);
   if (!host.ggml) host.ggml = RegistryFor(host.path, &host.notes);
   if (host.ggml && host.ggml->python) host.what = "Python extension";
-  if (!host.ggml) return Status::Invalid(host.path + ": no library that defines " + kRegistrySymbol + " in it, among its dependencies or beside it");
+  if (!host.ggml)
+    return Status::Invalid(host.path + ": no library that defines " + kRegistrySymbol + " in it, among its dependencies or beside it");
   return host;
 }
 

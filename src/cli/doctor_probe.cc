@@ -121,10 +121,13 @@ std::vector<std::string> LastLines(const std::string& text, size_t limit) {
 
 ProbeResult ProbeLibrary(const GgmlPlace& place, const std::string& plugin, int seconds) {
   ProbeResult result;
-  const ChildResult child = place.python ? RunPython(place, plugin, seconds, &result.failure) : RunInChild([&] {
-    unsetenv("GGML_BACKEND_PATH");  // the plugin is loaded by name below, once
-    return LoadAndAsk(place, plugin.c_str());
-  }, seconds);
+  const ChildResult child = place.python ? RunPython(place, plugin, seconds, &result.failure)
+                                         : RunInChild(
+                                               [&] {
+                                                 unsetenv("GGML_BACKEND_PATH");  // the plugin is loaded by name below, once
+                                                 return LoadAndAsk(place, plugin.c_str());
+                                               },
+                                               seconds);
   for (const std::string& line : LastLines(child.out, 1000)) {
     const size_t equals = line.find('=');
     if (equals == std::string::npos) continue;

@@ -15,11 +15,11 @@ struct GgmlPlace {
 };
 
 struct ProbeResult {
-  bool ran = false;          // ggml was loaded and answered
-  std::string failure;       // why not
+  bool ran = false;     // ggml was loaded and answered
+  std::string failure;  // why not
   std::string ggml_version;
-  int api = 0;               // backend API; 0: unknown
-  int backends_linked = 0;   // registered before anything was loaded: 0 means that all backends are plugins here
+  int api = 0;              // backend API; 0: unknown
+  int backends_linked = 0;  // registered before anything was loaded: 0 means that all backends are plugins here
   bool plugin_loaded = false;
   std::vector<std::string> devices;
   std::vector<std::string> messages;  // what ggml and the plugin said meanwhile, one line each

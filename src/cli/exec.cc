@@ -117,7 +117,7 @@ int Exec(const Options& options, const std::vector<std::string>& command) {
 
 void AddExec(CLI::App& app, int* exit_code) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("exec", "Run an unmodified llama.cpp program with a compressed cache: swivel exec PROGRAM ARGS…");
+  CLI::App* command = app.add_subcommand("exec", "Run an unmodified llama.cpp program with a compressed cache: exec PROGRAM ARGS…");
   command->add_option("--kv", options->kv, "Cache specification. " + SpecHelp());
   command->add_flag("--dry-run", options->dry_run, "Print the command and its environment instead of running it");
   command->footer(kExamples);

@@ -40,8 +40,8 @@ std::string Join(const std::vector<std::string>& names) {
 Status CheckType(const std::string& option, const std::string& name) {
   if (FindCodec(name).ok()) return {};
   if (IsStock(name)) {
-    return Status::Invalid(option + " " + name + ": a type of llama.cpp's own cache that Swivel does not have. Swivel's are " + CodecNames() +
-                           "; to use llama.cpp's, start the program without `swivel exec`");
+    return Status::Invalid(option + " " + name + ": a type of llama.cpp's own cache that Swivel does not have. Swivel's are " +
+                           CodecNames() + "; to use llama.cpp's, start the program without `swivel exec`");
   }
   std::vector<std::string> all = StockCacheTypes();
   for (const Codec* codec : AllCodecs()) all.insert(all.begin(), codec->name);
@@ -64,8 +64,9 @@ class Planner {
     plan_.kind = place.kind;
     begin_ = place.first_option;
     if (const std::string* path = Environment("GGML_BACKEND_PATH"); path != nullptr && !SameFile(*path, request_.plugin)) {
-      return Status::Invalid("GGML_BACKEND_PATH is set to " + *path +
-                             "; llama.cpp reads one path only, so Swivel cannot be added. Unset it (env -u GGML_BACKEND_PATH swivel exec …)");
+      return Status::Invalid(
+          "GGML_BACKEND_PATH is set to " + *path +
+          "; llama.cpp reads one path only, so Swivel cannot be added. Unset it (env -u GGML_BACKEND_PATH swivel exec …)");
     }
     // What follows a program we do not know is its own business; Swivel's --kv stands in front of it.
     Status status = plan_.kind == ProgramKind::kOther ? Status() : TakeTypes();
@@ -192,8 +193,9 @@ class Planner {
     const std::string* device = Given(kDevice, "LLAMA_ARG_DEVICE");
     if (device == nullptr) {
       if (HasFlag(kRemote, begin_, args_) || Environment("LLAMA_ARG_RPC") != nullptr) {
-        return Status::Invalid("--rpc: the cache of a remote layer lies with its server. Start each server as `swivel exec rpc-server …` and this "
-                               "program without `swivel exec`");
+        return Status::Invalid(
+            "--rpc: the cache of a remote layer lies with its server. Start each server as `swivel exec rpc-server …` and this "
+            "program without `swivel exec`");
       }
       added_.insert(added_.end(), {"--device", "SWIVEL"});
     } else {
@@ -241,7 +243,8 @@ class Planner {
     }
     const std::vector<std::string> devices = ValuesOf(kDevice, begin_, args_);
     for (const std::string& device : devices) {
-      if (device.find("SWIVEL") == std::string::npos) return Status::Invalid("-dev " + device + " leaves the cache to llama.cpp; name SWIVEL");
+      if (device.find("SWIVEL") == std::string::npos)
+        return Status::Invalid("-dev " + device + " leaves the cache to llama.cpp; name SWIVEL");
     }
     // Naming the device makes a plugin that did not load an error instead of an uncompressed run. `-fa 1` is what old and new accept.
     if (devices.empty()) added_.insert(added_.end(), {"-dev", "SWIVEL"});
@@ -289,7 +292,8 @@ std::string ExecRun::ToShell() const {
 }
 
 StatusOr<ExecPlan> PlanExec(const ExecRequest& request) {
-  if (request.command.empty()) return Status::Invalid("which program? For example: swivel exec llama-server -m model.gguf -ctk turbo4 -ctv turbo4");
+  if (request.command.empty())
+    return Status::Invalid("which program? For example: swivel exec llama-server -m model.gguf -ctk turbo4 -ctv turbo4");
   return Planner(request).Run();
 }
 

@@ -19,7 +19,7 @@ struct ExecRequest {
   std::string kv;                    // --kv in front of the program; empty: not given
   std::vector<std::string> command;  // PROGRAM ARGS…; not empty
   std::map<std::string, std::string> environment;
-  std::string plugin;                // path of libggml-swivel.so
+  std::string plugin;  // path of libggml-swivel.so
 };
 
 struct ExecRun {
@@ -34,8 +34,8 @@ struct ExecRun {
 
 struct ExecPlan {
   ProgramKind kind = ProgramKind::kOther;
-  std::vector<ExecRun> runs;         // one, or one for each pair of types given to llama-bench
-  std::vector<std::string> notes;    // for the user, one line each
+  std::vector<ExecRun> runs;       // one, or one for each pair of types given to llama-bench
+  std::vector<std::string> notes;  // for the user, one line each
 };
 
 // Errors: kInvalidArgument; the message names the option or the type and what is accepted.

@@ -10,11 +10,11 @@ namespace swivel::cli {
 namespace {
 
 // Programs of llama.cpp without the common options: those that take no cache type, and small examples.
-constexpr std::string_view kPlainPrograms[] = {"llama-simple",   "llama-simple-chat", "llama-quantize",   "llama-gguf",
-                                               "llama-gguf-split", "llama-gguf-hash", "llama-tokenize"};
+constexpr std::string_view kPlainPrograms[] = {"llama-simple",     "llama-simple-chat", "llama-quantize", "llama-gguf",
+                                               "llama-gguf-split", "llama-gguf-hash",   "llama-tokenize"};
 // Programs that start another one named in their arguments.
-constexpr std::string_view kStarters[] = {"env",    "nice",   "ionice", "chrt",   "taskset", "numactl", "time",     "timeout", "stdbuf",
-                                          "nohup",  "setsid", "strace", "ltrace", "gdb",     "perf",    "valgrind", "sudo"};
+constexpr std::string_view kStarters[] = {"env",   "nice",   "ionice", "chrt",   "taskset", "numactl", "time",     "timeout", "stdbuf",
+                                          "nohup", "setsid", "strace", "ltrace", "gdb",     "perf",    "valgrind", "sudo"};
 
 bool Contains(const auto& list, std::string_view name) { return std::find(std::begin(list), std::end(list), name) != std::end(list); }
 

@@ -17,8 +17,8 @@ enum class ProgramKind {
 
 struct ProgramPlace {
   ProgramKind kind = ProgramKind::kOther;
-  size_t program = 0;        // index of the program that kind speaks of; above 0 behind `nice`, `numactl`, `env`, …
-  size_t first_option = 1;   // where its options begin: one later for `llama serve …`
+  size_t program = 0;       // index of the program that kind speaks of; above 0 behind `nice`, `numactl`, `env`, …
+  size_t first_option = 1;  // where its options begin: one later for `llama serve …`
 };
 
 // Reads the names in `command` (PROGRAM ARGS…), never the file system.

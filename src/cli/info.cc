@@ -1,6 +1,5 @@
 // swivel info: what is installed, what this machine can run, and what a model is.
 #include <fmt/core.h>
-#include <ggml.h>
 
 #include <cstdlib>
 #include <memory>
@@ -15,6 +14,7 @@
 #include "cli/size_cache.h"
 #include "gguf/header.h"
 #include "gguf/shape.h"
+#include "llama/model.h"
 
 namespace swivel::cli {
 namespace {
@@ -49,7 +49,7 @@ Json Installation(bool* failed) {
     json["plugin_error"] = plugin.status().message();
     *failed = true;
   }
-  json["ggml_linked"] = fmt::format("{} ({})", ggml_version(), ggml_commit());
+  json["llama_cpp_linked"] = LlamaBuild();
   return json;
 }
 

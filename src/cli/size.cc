@@ -41,7 +41,7 @@ struct Row {
   std::vector<uint64_t> bytes;  // one for each context
   int64_t longest = -1;         // -1: not asked for
   double bits = 0;
-  std::string refusal;          // why the model cannot have this cache; then nothing else is set
+  std::string refusal;  // why the model cannot have this cache; then nothing else is set
 };
 
 struct Report {
@@ -126,10 +126,11 @@ void WindowNote(Report* report, const CacheLayout& layout) {
     window = layer.window;
   }
   if (windowed == 0) return;
-  report->notes.push_back(fmt::format(
-      "{} of {} layers see a sliding window of {} tokens only; llama.cpp keeps the window and one batch of {} for them, whatever the context{}",
-      windowed, report->shape.layers.size(), window, layout.micro_batch,
-      layout.sequences == 1 ? " (llama-server keeps four windows by default: -np 4 --kvu)" : ""));
+  report->notes.push_back(
+      fmt::format("{} of {} layers see a sliding window of {} tokens only; llama.cpp keeps the window and one batch of {} for them, "
+                  "whatever the context{}",
+                  windowed, report->shape.layers.size(), window, layout.micro_batch,
+                  layout.sequences == 1 ? " (llama-server keeps four windows by default: -np 4 --kvu)" : ""));
 }
 
 std::string ShapeLine(const gguf::ModelShape& shape) {
@@ -142,16 +143,20 @@ std::string ShapeLine(const gguf::ModelShape& shape) {
     return low == high ? std::to_string(low) : fmt::format("{}-{}", low, high);
   };
   const std::string v_width = range([](const gguf::CachedLayer& layer) { return layer.v_width; });
-  return fmt::format("{}, {} layers with a cache, {} KV heads, K width {}{}, trained for {} tokens", shape.architecture, shape.layers.size(),
-                     range([](const gguf::CachedLayer& layer) { return layer.heads_kv; }),
+  return fmt::format("{}, {} layers with a cache, {} KV heads, K width {}{}, trained for {} tokens", shape.architecture,
+                     shape.layers.size(), range([](const gguf::CachedLayer& layer) { return layer.heads_kv; }),
                      range([](const gguf::CachedLayer& layer) { return layer.k_width; }),
                      v_width == "0" ? ", V inside K" : ", V width " + v_width, shape.context);
 }
 
 std::string Json(const Report& report, const CacheLayout& layout) {
-  nlohmann::ordered_json json = {{"architecture", report.shape.architecture}, {"layers", report.shape.layers.size()},
-                                 {"trained_context", report.shape.context}, {"sequences", layout.sequences},
-                                 {"unified", layout.unified}, {"micro_batch", layout.micro_batch}, {"notes", report.notes}};
+  nlohmann::ordered_json json = {{"architecture", report.shape.architecture},
+                                 {"layers", report.shape.layers.size()},
+                                 {"trained_context", report.shape.context},
+                                 {"sequences", layout.sequences},
+                                 {"unified", layout.unified},
+                                 {"micro_batch", layout.micro_batch},
+                                 {"notes", report.notes}};
   if (report.has_budget) json["memory"] = {{"total", report.memory}, {"weights", report.weights}, {"cache", report.budget}};
   json["caches"] = nlohmann::ordered_json::array();
   for (const Row& row : report.rows) {
@@ -171,7 +176,8 @@ std::string Json(const Report& report, const CacheLayout& layout) {
 Table MakeTable(const Report& report, bool raw) {
   Table table;
   table.header = {"cache", "bits"};
-  for (int64_t context : report.contexts) table.header.push_back(raw ? fmt::format("bytes_{}", context) : fmt::format("{} tokens", context));
+  for (int64_t context : report.contexts)
+    table.header.push_back(raw ? fmt::format("bytes_{}", context) : fmt::format("{} tokens", context));
   if (report.has_budget) table.header.push_back(raw ? "longest_context" : "longest context");
   for (const Row& row : report.rows) {
     std::vector<std::string> cells = {row.cache.label};
@@ -222,7 +228,8 @@ int Size(Options options) {
   const Status budget = SetBudget(header.value(), options.memory, &report);
   if (!budget.ok()) return Fail(budget.message());
   WindowNote(&report, options.layout);
-  if (report.shape.mla) report.notes.push_back("the plugin does not serve latent attention yet; its rows show what the packed cache would take");
+  if (report.shape.mla)
+    report.notes.push_back("the plugin does not serve latent attention yet; its rows show what the packed cache would take");
 
   for (const SizedCache& cache : caches.value()) {
     Row row{cache, {}, -1, 0, ""};
@@ -269,7 +276,8 @@ void AddSize(CLI::App& app, int* exit_code) {
   command->add_option("--memory", options->memory, "Memory for weights and cache together, such as 16G (default: what is free now)");
   command->add_option("--kv", options->kv, "Caches to show beside llama.cpp's, a list as in `swivel eval` (default: all codecs)");
   // One letter is all that CLI11 takes behind one dash: it reads `-np 4` as -n with the values "p" and "4".
-  command->add_option("-n,--np,--parallel", options->parallel, "Sequences that share the context (also as llama.cpp's -np)")->expected(1, 2);
+  command->add_option("-n,--np,--parallel", options->parallel, "Sequences that share the context (also as llama.cpp's -np)")
+      ->expected(1, 2);
   command->add_flag("--kvu,--kv-unified", options->layout.unified, "The sequences share one pool of cells (llama.cpp's -kvu)");
   command->add_option("--ub,--ubatch-size", options->layout.micro_batch, "Micro batch (llama.cpp's -ub)")->check(CLI::Range(1, 1 << 20));
   command->add_option("-o,--output", options->output, "md, csv or json")->check(CLI::IsMember({"md", "csv", "json"}));

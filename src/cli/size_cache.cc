@@ -24,7 +24,8 @@ constexpr StockType kStockTypes[] = {{"f32", 1, 4},    {"f16", 1, 2},    {"bf16"
 StatusOr<uint64_t> StockRowBytes(const std::string& name, int64_t values) {
   for (const StockType& type : kStockTypes) {
     if (name != type.name) continue;
-    if (values % type.block_values != 0) return Status::Unsupported(name + " needs rows of a multiple of " + std::to_string(type.block_values));
+    if (values % type.block_values != 0)
+      return Status::Unsupported(name + " needs rows of a multiple of " + std::to_string(type.block_values));
     return static_cast<uint64_t>(values / type.block_values * type.block_bytes);
   }
   return Status::Invalid("'" + name + "' is not a cache type of llama.cpp");

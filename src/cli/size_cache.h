@@ -14,9 +14,9 @@ namespace swivel::cli {
 
 // How a context is laid out, in llama.cpp's words.
 struct CacheLayout {
-  int sequences = 1;     // -np
-  bool unified = false;  // -kvu: the sequences share one stream of cells
-  int micro_batch = 512; // -ub
+  int sequences = 1;      // -np
+  bool unified = false;   // -kvu: the sequences share one stream of cells
+  int micro_batch = 512;  // -ub
 };
 
 // Cells of one layer, and streams that each have that many; llama.cpp's arithmetic (multiples of 256; a windowed layer keeps the window

@@ -16,14 +16,14 @@ constexpr std::string_view kUndescribed[] = {"deepseek4", "dots3note", "dflash",
 constexpr std::string_view kIndexed[] = {"deepseek32", "glm-dsa", "glm5-next", "hy_v4", "minimax-m3", "qwen4exp"};
 
 constexpr WindowRule kWindows[] = {
-    {"afmoe", 0, false, 4, false},          {"cohere2", 0, false, 4, false},     {"cohere2moe", 0, false, 4, true},
-    {"exaone-moe", 128, false, 4, false},   {"exaone4", 4096, false, 4, false},  {"gemma2", 4096, false, 2, false},
-    {"gemma3", 0, false, 6, false},         {"gemma3n", 0, false, 5, false},     {"gemma4", 0, false, 6, false},
-    {"gpt-oss", 0, false, 2, false},        {"granite_swa", 0, false, 4, false}, {"laguna", 0, false, 4, true},
-    {"lfm2", 0, false, 0, false},           {"llama4", 8192, true, 4, false},    {"maple", 0, false, 4, false},
-    {"mellum", 0, false, 4, false},         {"mimo2", 0, false, 4, false},       {"muse-glimmer", 0, false, 4, false},
-    {"olmo2", 0, false, 4, false},          {"plamo3", 0, false, 8, false},      {"smallthinker", 4096, true, 4, true},
-    {"spark2_5", 0, false, 4, false},       {"step35", 0, false, 4, false},
+    {"afmoe", 0, false, 4, false},        {"cohere2", 0, false, 4, false},     {"cohere2moe", 0, false, 4, true},
+    {"exaone-moe", 128, false, 4, false}, {"exaone4", 4096, false, 4, false},  {"gemma2", 4096, false, 2, false},
+    {"gemma3", 0, false, 6, false},       {"gemma3n", 0, false, 5, false},     {"gemma4", 0, false, 6, false},
+    {"gpt-oss", 0, false, 2, false},      {"granite_swa", 0, false, 4, false}, {"laguna", 0, false, 4, true},
+    {"lfm2", 0, false, 0, false},         {"llama4", 8192, true, 4, false},    {"maple", 0, false, 4, false},
+    {"mellum", 0, false, 4, false},       {"mimo2", 0, false, 4, false},       {"muse-glimmer", 0, false, 4, false},
+    {"olmo2", 0, false, 4, false},        {"plamo3", 0, false, 8, false},      {"smallthinker", 4096, true, 4, true},
+    {"spark2_5", 0, false, 4, false},     {"step35", 0, false, 4, false},
 };
 
 bool Has(std::span<const std::string_view> names, std::string_view name) {

@@ -22,10 +22,10 @@ bool HasIndexCache(std::string_view architecture);
 // key is ignored and every layer sees everything.
 struct WindowRule {
   const char* architecture;
-  int default_window;   // used when the key is absent; 0: then there is no window
-  bool fixed;           // the key's value is ignored (only 0 means none)
-  int period;           // without a pattern in the file: of `period` layers one is full; 0: all layers have the window
-  bool dense_first;     // the full one is the first of the period, not the last
+  int default_window;  // used when the key is absent; 0: then there is no window
+  bool fixed;          // the key's value is ignored (only 0 means none)
+  int period;          // without a pattern in the file: of `period` layers one is full; 0: all layers have the window
+  bool dense_first;    // the full one is the first of the period, not the last
 };
 const WindowRule* WindowRuleOf(std::string_view architecture);
 

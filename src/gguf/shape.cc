@@ -142,7 +142,8 @@ class ShapeReader {
     const auto entry = header_.values.find(pattern_key);
     const bool by_layer = entry != header_.values.end() && entry->second.is_array;
     if (by_layer && pattern.size() < static_cast<size_t>(num_layers_)) {
-      return Status::Invalid(pattern_key + " has " + std::to_string(pattern.size()) + " entries for " + std::to_string(num_layers_) + " layers");
+      return Status::Invalid(pattern_key + " has " + std::to_string(pattern.size()) + " entries for " + std::to_string(num_layers_) +
+                             " layers");
     }
     const int64_t period = !by_layer && !pattern.empty() ? pattern[0] : rule->period;
     for (int i = 0; i < num_layers_; ++i) {
@@ -173,7 +174,8 @@ class ShapeReader {
       shape_.notes.push_back("multi-head latent attention: one row of " + std::to_string(shape_.layers[0].k_width) + " values (latent " +
                              std::to_string(shape_.kv_lora_rank) + " + position) a token and layer; V is part of it and costs nothing");
     } else if (shape_.kv_lora_rank > 0) {
-      shape_.notes.push_back("the model has latent attention, but this file holds it expanded: full K and V rows of every head are counted");
+      shape_.notes.push_back(
+          "the model has latent attention, but this file holds it expanded: full K and V rows of every head are counted");
     }
     if (owners_ < num_layers_) shape_.notes.push_back("layers " + std::to_string(owners_) + " and up share the rows of earlier ones");
     if (cached < std::min(num_layers_, owners_)) {

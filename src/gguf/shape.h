@@ -26,11 +26,11 @@ struct CachedLayer {
 
 struct ModelShape {
   std::string architecture;
-  std::string name;      // general.name; may be empty
+  std::string name;  // general.name; may be empty
   int64_t file_type = -1;
-  int64_t context = 0;   // trained; 0: not stated
+  int64_t context = 0;  // trained; 0: not stated
   int64_t embedding = 0;
-  int blocks = 0;        // all layers, with or without a cache
+  int blocks = 0;  // all layers, with or without a cache
   std::vector<CachedLayer> layers;
   bool mla = false;
   int64_t kv_lora_rank = 0;

@@ -42,12 +42,14 @@ TEST(RunProgram, FloodsAreCutNotStuck) {
 }
 
 TEST(RunInChild, SurvivesACrash) {
-  const ChildResult result = RunInChild([]() -> int {
-    std::printf("before\n");
-    std::fflush(stdout);
-    std::raise(SIGKILL);  // not SIGSEGV: sanitizers catch that
-    return 0;
-  }, 10);
+  const ChildResult result = RunInChild(
+      []() -> int {
+        std::printf("before\n");
+        std::fflush(stdout);
+        std::raise(SIGKILL);  // not SIGSEGV: sanitizers catch that
+        return 0;
+      },
+      10);
   EXPECT_EQ(result.signal, SIGKILL);
   EXPECT_EQ(result.out, "before\n");
   EXPECT_NE(result.HowItEnded().find("crashed"), std::string::npos);

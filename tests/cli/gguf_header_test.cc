@@ -1,5 +1,3 @@
-#include "gguf/header.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -8,6 +6,7 @@
 #include <fstream>
 #include <random>
 
+#include "gguf/header.h"
 #include "gguf/shape.h"
 #include "gguf_builder.h"
 

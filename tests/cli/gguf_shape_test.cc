@@ -1,7 +1,6 @@
-#include "gguf/shape.h"
-
 #include <gtest/gtest.h>
 
+#include "gguf/shape.h"
 #include "gguf_builder.h"
 
 namespace swivel::gguf {
@@ -28,7 +27,10 @@ TEST(Shape, GroupedQueries) {
 
 TEST(Shape, HeadCountKvDefaultsToHeadCount) {
   Builder builder;
-  builder.String("general.architecture", "gpt2").U32("gpt2.block_count", 2).U32("gpt2.embedding_length", 128).U32("gpt2.attention.head_count", 2);
+  builder.String("general.architecture", "gpt2")
+      .U32("gpt2.block_count", 2)
+      .U32("gpt2.embedding_length", 128)
+      .U32("gpt2.attention.head_count", 2);
   EXPECT_EQ(Shape(builder).value().layers[0].heads_kv, 2);
 }
 
@@ -113,12 +115,16 @@ TEST(Shape, WindowThatLlamaCppIgnoresIsNoted) {
 
 TEST(Shape, LatentAttention) {
   Builder expanded = Decoder("deepseek2", 2, 2048, 16, 16);
-  expanded.U32("deepseek2.attention.kv_lora_rank", 512).U32("deepseek2.attention.key_length", 192).U32("deepseek2.attention.value_length", 128);
+  expanded.U32("deepseek2.attention.kv_lora_rank", 512)
+      .U32("deepseek2.attention.key_length", 192)
+      .U32("deepseek2.attention.value_length", 128);
   EXPECT_EQ(Shape(expanded).value().layers[0].v_width, 128);
   EXPECT_FALSE(Shape(expanded).value().mla);
 
   Builder latent = Decoder("deepseek2", 2, 2048, 16, 1);
-  latent.U32("deepseek2.attention.kv_lora_rank", 512).U32("deepseek2.attention.key_length", 576).U32("deepseek2.attention.value_length", 512);
+  latent.U32("deepseek2.attention.kv_lora_rank", 512)
+      .U32("deepseek2.attention.key_length", 576)
+      .U32("deepseek2.attention.value_length", 512);
   latent.U32("deepseek2.attention.key_length_mla", 192).U32("deepseek2.attention.value_length_mla", 128);
   const ModelShape shape = Shape(latent).value();
   EXPECT_TRUE(shape.mla);

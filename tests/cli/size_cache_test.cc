@@ -28,8 +28,8 @@ TEST(CacheBytes, CountsWholeGroupsOfEveryHead) {
   const gguf::ModelShape smol = Model(30, 3, 64);
   const Codec& codec = *FindCodec("turbo3").value();
   EXPECT_EQ(CacheBytes(smol, Packed("turbo3"), 256, {}).value(), 30u * 3 * 2 * 2 * codec.group_bytes(64));
-  const double bits = 8.0 * static_cast<double>(CacheBytes(smol, Packed("turbo3"), 4096, {}).value()) /
-                      static_cast<double>(CacheValues(smol, 4096, {}));
+  const double bits =
+      8.0 * static_cast<double>(CacheBytes(smol, Packed("turbo3"), 4096, {}).value()) / static_cast<double>(CacheValues(smol, 4096, {}));
   EXPECT_DOUBLE_EQ(bits, BitsPerValue(codec, 64));
 }
 
