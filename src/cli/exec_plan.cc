@@ -294,6 +294,10 @@ std::string ExecRun::ToShell() const {
 StatusOr<ExecPlan> PlanExec(const ExecRequest& request) {
   if (request.command.empty())
     return Status::Invalid("which program? For example: swivel exec llama-server -m model.gguf -ctk turbo4 -ctv turbo4");
+  if (request.command[0].starts_with("-")) {
+    return Status::Invalid(request.command[0] +
+                           ": not an option of `swivel exec` (--kv, --dry-run); options of the program follow its name");
+  }
   return Planner(request).Run();
 }
 

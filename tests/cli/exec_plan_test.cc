@@ -69,6 +69,11 @@ TEST(ExecPlan, SpellingsOfTheOptions) {
   }
 }
 
+TEST(ExecPlan, OptionsInFrontAreOurs) {
+  ExpectError(Plan({"-ctk", "turbo3", "llama-cli"}), {"-ctk: not an option of `swivel exec`"});
+  ExpectError(Plan({}), {"which program?"});
+}
+
 TEST(ExecPlan, TheOtherSideStaysF16) {
   EXPECT_EQ(Only(Plan({"llama-cli", "-ctk", "turbo3"})).spec, "k=turbo3,v=f16");
   EXPECT_EQ(Only(Plan({"llama-cli", "-ctv", "turbo3"})).spec, "k=f16,v=turbo3");
