@@ -86,7 +86,8 @@ bool IsForeignAttention(const ggml_tensor* op) {
   if (root->buffer->size != 0 && !complained) {
     complained = true;
     Say("attention of layer " + std::to_string(ParseKvRoot(root)->layer) + " runs over a cache the plugin does not own (" +
-        root->buffer->buft->iface.get_name(root->buffer->buft) + "): those layers are not compressed; offload all layers (-ngl 99, no -nkvo)");
+        root->buffer->buft->iface.get_name(root->buffer->buft) +
+        "): those layers are not compressed; offload all layers (-ngl 99, no -nkvo)");
   }
   return true;
 }

@@ -13,22 +13,22 @@
 
 namespace swivel::plugin {
 
-#define SWIVEL_HOST_FUNCTIONS(X) \
-  X(ggml_backend_buffer_init)    \
-  X(ggml_backend_dev_backend_reg) \
-  X(ggml_backend_dev_by_type)    \
-  X(ggml_backend_dev_init)       \
-  X(ggml_backend_dev_memory)     \
-  X(ggml_backend_dev_supports_buft) \
-  X(ggml_backend_dev_supports_op) \
-  X(ggml_backend_free)           \
-  X(ggml_backend_graph_compute)  \
-  X(ggml_backend_reg_by_name)    \
+#define SWIVEL_HOST_FUNCTIONS(X)       \
+  X(ggml_backend_buffer_init)          \
+  X(ggml_backend_dev_backend_reg)      \
+  X(ggml_backend_dev_by_type)          \
+  X(ggml_backend_dev_init)             \
+  X(ggml_backend_dev_memory)           \
+  X(ggml_backend_dev_supports_buft)    \
+  X(ggml_backend_dev_supports_op)      \
+  X(ggml_backend_free)                 \
+  X(ggml_backend_graph_compute)        \
+  X(ggml_backend_reg_by_name)          \
   X(ggml_backend_reg_get_proc_address) \
-  X(ggml_nbytes)                 \
-  X(ggml_op_name)                \
-  X(ggml_tensor_overhead)        \
-  X(ggml_type_name)              \
+  X(ggml_nbytes)                       \
+  X(ggml_op_name)                      \
+  X(ggml_tensor_overhead)              \
+  X(ggml_type_name)                    \
   X(ggml_version)
 
 struct Host {

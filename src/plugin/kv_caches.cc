@@ -140,9 +140,9 @@ void KvCaches::CreateStoresOfContext(int context) {
   if (created == 0) return;
   std::replace(spec.begin(), spec.end(), ',', ' ');
   char line[512];
-  std::snprintf(line, sizeof(line), "KV cache %d tensors, %s, %.2f bits per value, %.1f MiB where f16 takes %.1f MiB", created, spec.c_str(),
-                16.0 * static_cast<double>(packed_bytes) / static_cast<double>(f16_bytes), static_cast<double>(packed_bytes) / 1048576.0,
-                static_cast<double>(f16_bytes) / 1048576.0);
+  std::snprintf(line, sizeof(line), "KV cache %d tensors, %s, %.2f bits per value, %.1f MiB where f16 takes %.1f MiB", created,
+                spec.c_str(), 16.0 * static_cast<double>(packed_bytes) / static_cast<double>(f16_bytes),
+                static_cast<double>(packed_bytes) / 1048576.0, static_cast<double>(f16_bytes) / 1048576.0);
   Say(line);
 }
 
@@ -160,7 +160,8 @@ bool KvCaches::CopyRows(KvTensor* from, size_t from_offset, KvTensor* to, size_t
     if (from_offset == to_offset) return true;
     if (from_offset < to_offset + size && to_offset < from_offset + size) return false;
   }
-  target->CopyCells(*source, static_cast<int64_t>(from_offset / row), static_cast<int64_t>(to_offset / row), static_cast<int64_t>(size / row));
+  target->CopyCells(*source, static_cast<int64_t>(from_offset / row), static_cast<int64_t>(to_offset / row),
+                    static_cast<int64_t>(size / row));
   return true;
 }
 

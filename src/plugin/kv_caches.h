@@ -35,7 +35,7 @@ struct KvBuffer {
   CacheSpec spec;  // in force when the buffer was allocated
   // Buffers of one llama context share a number (a sliding-window model has two caches); 0: not known yet (RPC).
   int context = 0;
-  bool sized_by_us = false;      // get_alloc_size answered for its tensors: they have packed sizes
+  bool sized_by_us = false;                  // get_alloc_size answered for its tensors: they have packed sizes
   std::atomic<bool> written_unknown{false};  // bytes came for a cache tensor before its root was seen (RPC)
   std::atomic<bool> complained{false};       // attention over rows in this buffer that are not packed: said once
   std::map<uint8_t*, std::unique_ptr<KvTensor>> tensors;

@@ -72,8 +72,8 @@ ggml_backend_reg_t Init(const void* caller) {
     return nullptr;
   }
   registered = true;
-  SayLoaded("loaded into ggml " + std::string(host().ggml_version()) + " (backend API " + std::to_string(host().api_version) + "), kernels " +
-            TargetName(kernels().target) + ", kv " + CurrentSpec().ToString());
+  SayLoaded("loaded into ggml " + std::string(host().ggml_version()) + " (backend API " + std::to_string(host().api_version) +
+            "), kernels " + TargetName(kernels().target) + ", kv " + CurrentSpec().ToString());
   return &registry;
 }
 

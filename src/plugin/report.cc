@@ -38,13 +38,13 @@ Totals Sum(const KvBuffer& buffer) {
 
 void Append(std::ostringstream& out, const KvBuffer& buffer) {
   const Totals sum = Sum(buffer);
-  const double bits = sum.packed_f16_bytes == 0 ? 16.0 : 16.0 * static_cast<double>(sum.packed_bytes) / static_cast<double>(sum.packed_f16_bytes);
+  const double bits =
+      sum.packed_f16_bytes == 0 ? 16.0 : 16.0 * static_cast<double>(sum.packed_bytes) / static_cast<double>(sum.packed_f16_bytes);
   out << "{\"context\":" << buffer.context << ",\"kv\":\"" << buffer.spec.ToString() << "\",\"tensors\":" << sum.tensors
       << ",\"packed_tensors\":" << sum.packed_tensors << ",\"cells\":" << sum.cells << ",\"streams\":" << sum.streams
       << ",\"head_width\":" << sum.width << ",\"bits_per_value\":" << bits << ",\"packed_bytes\":" << sum.packed_bytes
-      << ",\"resident_bytes\":" << sum.resident_bytes << ",\"f16_bytes\":" << sum.f16_bytes
-      << ",\"set_rows\":" << buffer.counters.set_rows << ",\"flash_attention\":" << buffer.counters.flash_attention
-      << ",\"shadow\":" << buffer.counters.shadow << "}";
+      << ",\"resident_bytes\":" << sum.resident_bytes << ",\"f16_bytes\":" << sum.f16_bytes << ",\"set_rows\":" << buffer.counters.set_rows
+      << ",\"flash_attention\":" << buffer.counters.flash_attention << ",\"shadow\":" << buffer.counters.shadow << "}";
 }
 
 }  // namespace

@@ -14,7 +14,9 @@ namespace {
 
 constexpr size_t kMaxNodes = 2048;
 
-ggml_context_ptr NewContext() { return ggml_context_ptr(ggml_init({ggml_tensor_overhead() * kMaxNodes + ggml_graph_overhead_custom(kMaxNodes, false), nullptr, true})); }
+ggml_context_ptr NewContext() {
+  return ggml_context_ptr(ggml_init({ggml_tensor_overhead() * kMaxNodes + ggml_graph_overhead_custom(kMaxNodes, false), nullptr, true}));
+}
 
 std::vector<ggml_fp16_t> ToHalf(const std::vector<float>& values) {
   std::vector<ggml_fp16_t> half(values.size());
@@ -129,8 +131,8 @@ bool Runner::Run(const std::function<void(ggml_context*, ggml_cgraph*)>& build, 
   build(context.get(), graph);
   ggml_backend_sched_reset(scheduler_.get());
   ggml_backend_sched_set_eval_callback(
-      scheduler_.get(), node_by_node_ ? [](ggml_tensor*, bool, void*) { return true; } : static_cast<ggml_backend_sched_eval_callback>(nullptr),
-      nullptr);
+      scheduler_.get(),
+      node_by_node_ ? [](ggml_tensor*, bool, void*) { return true; } : static_cast<ggml_backend_sched_eval_callback>(nullptr), nullptr);
   if (!ggml_backend_sched_alloc_graph(scheduler_.get(), graph)) return false;
   num_splits_ = ggml_backend_sched_get_n_splits(scheduler_.get());
   fill();
@@ -147,16 +149,18 @@ std::vector<float> Runner::Attend(const Cache& cache, const Batch& batch) {
 
   const auto build = [&](ggml_context* context, ggml_cgraph* graph) {
     indices = NewInput(context, GGML_TYPE_I64, tokens);
-    if (batch.with_mask) mask = NewInput(context, GGML_TYPE_F16, batch.num_visible, queries, batch.mask_per_head ? shape.num_heads : 1, streams);
+    if (batch.with_mask)
+      mask = NewInput(context, GGML_TYPE_F16, batch.num_visible, queries, batch.mask_per_head ? shape.num_heads : 1, streams);
     if (!batch.sinks.empty()) sinks = NewInput(context, GGML_TYPE_F32, shape.num_heads);
     const auto store = [&](ggml_tensor* root, ggml_tensor* rows) {
-      if (shape.num_streams > 1) root = ggml_reshape_2d(context, root, shape.row(), static_cast<int64_t>(shape.num_cells) * shape.num_streams);
+      if (shape.num_streams > 1)
+        root = ggml_reshape_2d(context, root, shape.row(), static_cast<int64_t>(shape.num_cells) * shape.num_streams);
       ggml_build_forward_expand(graph, ggml_set_rows(context, root, rows, indices));
     };
     const auto view = [&](ggml_tensor* root) {
       const size_t head = ggml_row_size(root->type, shape.width);
-      ggml_tensor* cells = ggml_view_4d(context, root, shape.width, shape.num_kv_heads, batch.num_visible, streams, head, root->nb[1], root->nb[2],
-                                        static_cast<size_t>(batch.first_stream) * root->nb[2]);
+      ggml_tensor* cells = ggml_view_4d(context, root, shape.width, shape.num_kv_heads, batch.num_visible, streams, head, root->nb[1],
+                                        root->nb[2], static_cast<size_t>(batch.first_stream) * root->nb[2]);
       return ggml_permute(context, cells, 0, 2, 1, 3);
     };
     for (int layer = 0; layer < shape.num_layers; ++layer) {
@@ -167,8 +171,8 @@ std::vector<float> Runner::Attend(const Cache& cache, const Batch& batch) {
       store(cache.k[l], k[l]);
       store(cache.v[l], v[l]);
       const float scale = 1.0f / std::sqrt(static_cast<float>(shape.width)) / (batch.softcap > 0 ? batch.softcap : 1.0f);
-      ggml_tensor* attention = ggml_flash_attn_ext(context, ggml_permute(context, q[l], 0, 2, 1, 3), view(cache.k[l]), view(cache.v[l]), mask,
-                                                   batch.softcap > 0 ? scale * batch.softcap : scale, batch.max_bias, batch.softcap);
+      ggml_tensor* attention = ggml_flash_attn_ext(context, ggml_permute(context, q[l], 0, 2, 1, 3), view(cache.k[l]), view(cache.v[l]),
+                                                   mask, batch.softcap > 0 ? scale * batch.softcap : scale, batch.max_bias, batch.softcap);
       if (sinks != nullptr) ggml_flash_attn_ext_add_sinks(attention, sinks);
       ggml_set_output(attention);
       out.push_back(attention);
@@ -211,12 +215,15 @@ bool Runner::Shift(const Cache& cache, const std::vector<int32_t>& shifts) {
   const auto build = [&](ggml_context* context, ggml_cgraph* graph) {
     positions = NewInput(context, GGML_TYPE_I32, static_cast<int64_t>(shifts.size()));
     for (ggml_tensor* root : cache.k) {
-      ggml_tensor* rows = ggml_view_3d(context, root, shape.width, shape.num_kv_heads, static_cast<int64_t>(shape.num_cells) * shape.num_streams,
-                                       ggml_row_size(root->type, shape.width), root->nb[1], 0);
-      ggml_build_forward_expand(graph, ggml_rope_ext_inplace(context, rows, positions, nullptr, shape.width, 0, 0, 10000.0f, 1.0f, 0.0f, 1.0f, 0.0f, 0.0f));
+      ggml_tensor* rows =
+          ggml_view_3d(context, root, shape.width, shape.num_kv_heads, static_cast<int64_t>(shape.num_cells) * shape.num_streams,
+                       ggml_row_size(root->type, shape.width), root->nb[1], 0);
+      ggml_build_forward_expand(
+          graph, ggml_rope_ext_inplace(context, rows, positions, nullptr, shape.width, 0, 0, 10000.0f, 1.0f, 0.0f, 1.0f, 0.0f, 0.0f));
     }
   };
-  return Run(build, [&] { SetAll(positions, shifts); }, [] {});
+  return Run(
+      build, [&] { SetAll(positions, shifts); }, [] {});
 }
 
 std::vector<uint8_t> GetBytes(const ggml_tensor* tensor) {

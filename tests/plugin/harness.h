@@ -52,14 +52,14 @@ struct Batch {
   int num_queries = 1;
   int first_stream = 0;
   int num_streams = 1;
-  int num_visible = 256;        // n_kv: cells that the attention reads
-  std::vector<int64_t> cells;   // where each token goes, within its stream; [stream][query]
-  std::vector<float> q, k, v;   // [layer][token][head][width]
-  std::vector<float> mask;      // [stream][query][visible]; empty: causal by cell number
+  int num_visible = 256;       // n_kv: cells that the attention reads
+  std::vector<int64_t> cells;  // where each token goes, within its stream; [stream][query]
+  std::vector<float> q, k, v;  // [layer][token][head][width]
+  std::vector<float> mask;     // [stream][query][visible]; empty: causal by cell number
   bool with_mask = true;
-  std::vector<float> sinks;     // [head] or empty
+  std::vector<float> sinks;  // [head] or empty
   float max_bias = 0, softcap = 0;
-  bool mask_per_head = false;   // mask holds [stream][head][query][visible]
+  bool mask_per_head = false;  // mask holds [stream][head][query][visible]
 };
 
 // Random rows and consecutive cells from `first_cell` on.
@@ -76,7 +76,8 @@ class Runner {
   // In-place ROPE of all K rows by `shifts`, one a cell over all streams: llama.cpp's K-shift. False when it cannot be computed.
   bool Shift(const Cache& cache, const std::vector<int32_t>& shifts);
   // Any graph: `build` adds nodes and returns the tensors to expand; `fill` sets inputs after allocation; `read` takes results.
-  bool Run(const std::function<void(ggml_context*, ggml_cgraph*)>& build, const std::function<void()>& fill, const std::function<void()>& read);
+  bool Run(const std::function<void(ggml_context*, ggml_cgraph*)>& build, const std::function<void()>& fill,
+           const std::function<void()>& read);
 
   int num_splits() const { return num_splits_; }
   // Makes the scheduler compute one node at a time, as tools with an eval callback do.

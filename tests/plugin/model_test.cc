@@ -94,7 +94,9 @@ TEST_F(Model, GeneratesInOneSplit) {
   EXPECT_NE(host_log.find("splits = 1,"), std::string::npos) << host_log;
   EXPECT_NE(host_log.find("SWIVEL KV buffer size"), std::string::npos);
   const std::string said = CaptureStderr([&] { EXPECT_EQ(Generate(context.get(), 1, 16)[0].size(), 16u); });
-  EXPECT_NE(said.find("swivel: KV cache 60 tensors, k=turbo4 v=turbo4, 4.25 bits per value, 3.0 MiB where f16 takes 11.2 MiB\n"), std::string::npos) << said;
+  EXPECT_NE(said.find("swivel: KV cache 60 tensors, k=turbo4 v=turbo4, 4.25 bits per value, 3.0 MiB where f16 takes 11.2 MiB\n"),
+            std::string::npos)
+      << said;
   const auto cache = nlohmann::json::parse(Report())["caches"][0];
   EXPECT_EQ(cache["flash_attention"], 16 * 30);
   EXPECT_EQ(cache["shadow"], 0);

@@ -17,7 +17,8 @@ TEST(Refusal, QuantizedCacheTensors) {
   for (const ggml_type type : {GGML_TYPE_Q8_0, GGML_TYPE_F32, GGML_TYPE_BF16}) {
     shape.type = type;
     const std::string said = CaptureStderr([&] { EXPECT_EQ(Cache(PluginBufferType(), shape).buffer, nullptr); });
-    EXPECT_NE(said.find(std::string("swivel: -ctk ") + ggml_type_name(type) + " cannot be combined with the plugin"), std::string::npos) << said;
+    EXPECT_NE(said.find(std::string("swivel: -ctk ") + ggml_type_name(type) + " cannot be combined with the plugin"), std::string::npos)
+        << said;
     EXPECT_TRUE(AllocationWorks()) << "the refusal is over";
   }
   shape.type = GGML_TYPE_F16;
@@ -27,7 +28,11 @@ TEST(Refusal, QuantizedCacheTensors) {
 // Plans `build` on our device; says whether the graph could be allocated and what was printed.
 std::pair<bool, std::string> Plan(const std::function<void(ggml_context*, ggml_cgraph*)>& build) {
   bool planned = false;
-  const std::string said = CaptureStderr([&] { planned = Runner(PluginDevice()).Run(build, [] {}, [] {}); });
+  const std::string said = CaptureStderr([&] {
+    planned = Runner(PluginDevice())
+                  .Run(
+                      build, [] {}, [] {});
+  });
   return {planned, said};
 }
 
