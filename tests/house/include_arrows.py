@@ -2,8 +2,8 @@
 
 usage: include_arrows.py ROOT | --self-test
 
-Tests and benchmarks beside the sources (*_test.cc, *_bench.cc) may include any layer: they set a scene. The rules for llama.cpp's
-headers hold for them too.
+Tests and benchmarks beside the sources (*_test.cc, *_bench.cc) may include any layer and llama.cpp's public headers: they set a scene.
+Private headers stay in src/plugin even so.
 """
 import pathlib
 import re
@@ -54,7 +54,7 @@ def problems_of(path, text):
             if folder not in PRIVATE_FOLDERS:
                 found.append(f"{where}: {header} is private to ggml; only src/plugin may include it")
         elif _PUBLIC.match(header):
-            if folder not in PUBLIC_FOLDERS:
+            if not is_test and folder not in PUBLIC_FOLDERS:
                 found.append(f"{where}: {header}: only src/plugin and src/llama include llama.cpp's headers")
         elif "/" in header and layer in {*ALLOWED, "swivel"}:
             if quote == "<":
@@ -79,7 +79,7 @@ def self_test():
         "eval/a.cc": '#include "gguf/header.h"',
         "eval/b.cc": "#include <llama.h>",
         "cli/a.cc": '#include "plugin/host.h"',
-        "codec/a_test.cc": "#include <ggml.h>",
+        "codec/a_test.cc": '#include "ggml-impl.h"',
         "llama/b.cc": '#include "ggml-backend-impl.h"',
         "api/a.cc": '#include "ggml-quants.h"',
         "base/b.cc": '#include "half.h"',
@@ -88,7 +88,7 @@ def self_test():
     }
     right = {
         "base/a.h": "#include <vector>",
-        "codec/a_test.cc": '#include "cache/group_store.h"',
+        "codec/a_test.cc": '#include "cache/group_store.h"\n#include <ggml.h>',
         "plugin/a.cc": '#include "ggml-backend-impl.h"\n#include "cache/spec.h"',
         "llama/a.cc": '#include <llama.h>\n#include "cache/spec.h"',
         "cli/a.cc": '#include <CLI/CLI.hpp>\n#include "eval/measure.h"\n#include <sys/mman.h>',
