@@ -185,7 +185,9 @@ void AddEval(CLI::App& app, int* exit_code) {
       ->check(CLI::Range(0, 1 << 20));
   command->add_option("-t,--threads", arguments->threads, "Threads")->capture_default_str()->check(CLI::Range(1, 1024));
   command->add_option("--kv", arguments->kv, "Caches to measure beside f16, q8_0 and q4_0 (below)")->capture_default_str();
-  command->add_option("--weights", arguments->weights, "as-is, or f32: expand quantized weights first, which lowers the noise floor")
+  command
+      ->add_option("--weights", arguments->weights,
+                   "as-is, or f32: expand quantized weights first, which takes away the rounding of activations")
       ->capture_default_str()
       ->check(CLI::IsMember({"as-is", "f32"}));
   command->add_option("--decode-tokens", arguments->decode_tokens, "Tokens decoded one by one; 0: do not measure the decode path")

@@ -116,7 +116,7 @@ Status LockStep::Step(std::span<const Token> tokens, int position, int outputs, 
     ParallelFor(static_cast<int>(next.size()), threads_, [&](int i) {
       Score(member, {i, i, row + static_cast<size_t>(i)}, next[static_cast<size_t>(i)], member.prefill);
     });
-    progress_->Advance(static_cast<double>(tokens.size()), label);
+    progress_->Advance(static_cast<double>(tokens.size()), "");
   }
   return {};
 }

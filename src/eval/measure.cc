@@ -147,7 +147,7 @@ StatusOr<std::vector<Measurement>> MeasureAll(const std::vector<MeasureRequest>&
     for (size_t i = 0; i < requests.size(); ++i) {
       progress->Advance(0, fmt::format("speed at depth {}, round {}/{}: {}", requests[i].depth, round + 1, rounds, requests[i].kv));
       samples[i].push_back(MeasureInChild(*program, requests[i]));
-      progress->Advance(1, "speed");
+      progress->Advance(1, "");
     }
   }
   progress->Clear();

@@ -30,7 +30,7 @@ void Progress::Begin(double total) {
 
 void Progress::Advance(double units, const std::string& label) {
   done_ += units;
-  if (!enabled_) return;
+  if (!enabled_ || label.empty()) return;
   const Clock::time_point now = Clock::now();
   if (shown_ && now - last_shown_ < std::chrono::milliseconds(200)) return;
   const double elapsed = std::chrono::duration<double>(now - begin_).count();

@@ -14,7 +14,7 @@ class Progress {
 
   // Starts a piece of `total` units of roughly equal cost.
   void Begin(double total);
-  // `label` says what is running now.
+  // `label` says what is running now; an empty one only counts.
   void Advance(double units, const std::string& label);
   // Removes the line, so that other output starts in column one.
   void Clear();

@@ -92,8 +92,8 @@ Row CacheRow(const CacheQuality& cache, const std::string& name, const Measureme
 std::string FloorText(const EvalReport& report) {
   const Agreement& floor = report.quality.floor;
   const Agreement& kernels = report.quality.floor_decode;
-  std::string text = fmt::format("Floor: f16 against itself with half the micro-batch: KLD {}, 99 % {}, top-1 {} %.\n", Kld(floor.kld.mean),
-                                 Kld(floor.kld.p99), Percent(floor.same_top1));
+  std::string text = fmt::format("Floor: f16 against itself with half the micro-batch: KLD {}, 99 % {}, top-1 {} %.\n",
+                                 Kld(floor.kld.mean), Kld(floor.kld.p99), Percent(floor.same_top1));
   if (!kernels.kld.mean) return text;
   text += fmt::format("f16 in batches against f16 token by token: KLD {}, top-1 {} %. That far llama.cpp's own two kernels differ; a cache\n"
                       "nearer to f16 than that cannot be told from it in use.\n",
