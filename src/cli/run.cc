@@ -16,7 +16,6 @@
 #include "cli/commands.h"
 #include "eval/output_file.h"
 #include "eval/system_info.h"
-#include "ggml.h"
 #include "llama/cache_choice.h"
 #include "llama/context.h"
 #include "llama/layout.h"

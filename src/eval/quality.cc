@@ -8,7 +8,6 @@
 
 #include "eval/lock_step.h"
 #include "eval/system_info.h"
-#include "ggml.h"
 #include "llama/layout.h"
 
 namespace swivel {
@@ -50,10 +49,7 @@ void Finish(const Series& base, const Member& member, CacheQuality* quality) {
 
 StatusOr<QualityReport> EvaluateQuality(ModelPair& models, std::span<const Token> text, const std::vector<Candidate>& candidates,
                                         const QualityOptions& options, Progress* progress) {
-  CacheChoice f16;
-  f16.name = "f16";
-  f16.stock = true;
-  f16.ggml_type = GGML_TYPE_F16;
+  const CacheChoice f16 = *ParseCacheChoice("f16");
   StatusOr<Model*> stock = models.For(f16);
   if (!stock.ok()) return stock.status();
   const Model& model = **stock;
@@ -98,7 +94,7 @@ StatusOr<QualityReport> EvaluateQuality(ModelPair& models, std::span<const Token
 
   // The base, the floor and the candidates; the floor is in the first group.
   const int total = 2 + static_cast<int>(candidates.size());
-  const int64_t context_bytes = layout->BytesAs(GGML_TYPE_F16) + LogitBytes(model);
+  const int64_t context_bytes = layout->BytesAs(f16.ggml_type) + LogitBytes(model);
   const int group_size = GroupSize(context_bytes, total);
   report.num_groups = 1 + (total - 2) / (group_size - 1);
   report.memory_bound_bytes = context_bytes * std::min(group_size, total);
