@@ -95,7 +95,7 @@ StatusOr<QualityReport> EvaluateQuality(ModelPair& models, std::span<const Token
   // The base, the floor and the candidates; the floor is in the first group.
   const int total = 2 + static_cast<int>(candidates.size());
   const int64_t context_bytes = layout->BytesAs(f16.ggml_type) + LogitBytes(model);
-  const int group_size = GroupSize(context_bytes, total);
+  const int group_size = options.max_contexts > 0 ? std::max(2, options.max_contexts) : GroupSize(context_bytes, total);
   report.num_groups = 1 + (total - 2) / (group_size - 1);
   report.memory_bound_bytes = context_bytes * std::min(group_size, total);
   progress->Begin((total + report.num_groups - 1.0) * options.context_tokens * (options.chunks + (options.decode_tokens > 0 ? 1 : 0)));

@@ -29,6 +29,7 @@ struct QualityOptions {
   int chunks = 3;
   int decode_tokens = 128;  // 0: the decode path is not measured
   int threads = 1;
+  int max_contexts = 0;  // that live together, at least 2; 0: as many as memory allows
 };
 
 // Of one path (prefill or decode) of one cache against the base.

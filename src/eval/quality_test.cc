@@ -160,6 +160,30 @@ TEST_F(Quality, OrdersCachesAndCountsThem) {
   EXPECT_FALSE(base.log_ppl_ratio.has_value());
 }
 
+TEST_F(Quality, GroupsDoNotChangeFigures) {
+  path_ = WriteLlama("swivel_groups", GGML_TYPE_F32);
+  ModelPair models(path_);
+  Progress progress;
+  QualityOptions options = SmallOptions();
+  const std::vector<Token> tokens = RandomTokens(2 * 256);
+  const std::vector<Candidate> candidates = Stock({"q8_0", "q4_0", "stock:q5_0"});
+  StatusOr<QualityReport> together = EvaluateQuality(models, tokens, candidates, options, &progress);
+  ASSERT_TRUE(together.ok()) << together.status().message();
+  EXPECT_EQ(together->num_groups, 1);
+  for (int max_contexts : {2, 3, 4}) {
+    options.max_contexts = max_contexts;
+    StatusOr<QualityReport> apart = EvaluateQuality(models, tokens, candidates, options, &progress);
+    ASSERT_TRUE(apart.ok()) << apart.status().message();
+    EXPECT_GT(apart->num_groups, 1);
+    EXPECT_LT(apart->memory_bound_bytes, together->memory_bound_bytes);
+    for (size_t i = 1; i < 4; ++i) {
+      EXPECT_EQ(*apart->caches[i].prefill.kld.mean, *together->caches[i].prefill.kld.mean) << max_contexts << " " << i;
+      EXPECT_EQ(*apart->caches[i].decode.kld.mean, *together->caches[i].decode.kld.mean) << max_contexts << " " << i;
+      EXPECT_EQ(apart->caches[i].log_ppl_ratio->mean, together->caches[i].log_ppl_ratio->mean) << max_contexts << " " << i;
+    }
+  }
+}
+
 TEST_F(Quality, ThreadsDoNotChangeFigures) {
   path_ = WriteLlama("swivel_threads", GGML_TYPE_F32);
   ModelPair models(path_);

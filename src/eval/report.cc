@@ -63,11 +63,11 @@ std::string Table(const std::vector<Row>& rows) {
   for (size_t r = 0; r < rows.size(); ++r) {
     for (size_t c = 0; c < widths.size(); ++c) {
       const std::string padding(widths[c] - Width(rows[r][c]), ' ');
-      text += c == 0 ? "|" + rows[r][c] + padding : "| " + padding + rows[r][c];
+      text += c == 0 ? fmt::format("|{}{}", rows[r][c], padding) : fmt::format("| {}{}", padding, rows[r][c]);
     }
     text += "|\n";
     if (r > 0) continue;
-    for (size_t c = 0; c < widths.size(); ++c) text += "|" + std::string(widths[c], '-') + (c == 0 ? "" : ":");
+    for (size_t c = 0; c < widths.size(); ++c) text += fmt::format("|{:-<{}}{}", "", widths[c], c == 0 ? "" : ":");
     text += "|\n";
   }
   return text;

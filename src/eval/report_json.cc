@@ -101,7 +101,8 @@ std::string ReportCsv(const EvalReport& report) {
          {row["bits_per_value"], row["cache_bytes"], row["peak_rss_bytes"], row["ppl"], row["ppl_err"], kld["mean"], kld["mean_err"],
           kld["median"], kld["p99"], kld["p999"], kld["max"], row["same_top1"], row["same_top1_err"], decode["mean"], decode["mean_err"],
           decode["p99"], decode["same_top1"], row["prefill_tps"], row["decode_tps"]}) {
-      text += "," + (cell.is_null() ? std::string() : cell.dump());
+      text += ',';
+      if (!cell.is_null()) text += cell.dump();
     }
     text += "\n";
   }
