@@ -12,6 +12,7 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <ostream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -21,6 +22,10 @@
 #include "kernel/kernels.h"
 
 namespace swivel {
+
+// Readable names of the parameter in ctest, the same in every run.
+void PrintTo(const Codec* codec, std::ostream* out) { *out << codec->name; }
+
 namespace {
 
 enum class Kind { kBell, kOutlier, kSpike, kConstant, kZero, kNan, kTiny, kHuge };
