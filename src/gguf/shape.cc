@@ -94,7 +94,8 @@ class ShapeReader {
     if (!(status = PerLayer(Key("attention.head_count"), nullptr, &heads_q_)).ok()) return status;
     if (!(status = PerLayer(Key("attention.head_count_kv"), &heads_q_, &heads_kv_)).ok()) return status;
     if (heads_q_[0] > 0) head_width = shape_.embedding / heads_q_[0];
-    const std::optional<int64_t> fallback = head_width > 0 ? std::optional(head_width) : std::nullopt;
+    std::optional<int64_t> fallback;
+    if (head_width > 0) fallback = head_width;
     if (!(status = Bounded(Key("attention.key_length"), 1, kMaxWidth, fallback, &k_width_)).ok()) return status;
     if (!(status = Bounded(Key("attention.value_length"), 1, kMaxWidth, fallback, &v_width_)).ok()) return status;
     if (!(status = Bounded(Key("attention.key_length_swa"), 1, kMaxWidth, k_width_, &k_width_window_)).ok()) return status;
