@@ -1,7 +1,7 @@
 // The same model with its weights expanded to F32, kept in the cache folder.
 //
 // With quantized weights llama.cpp rounds activations to 8 bits before each matrix product, and last-bit differences of an attention
-// kernel flip those roundings: two correct kernels are then about 0.004 nats apart, ten times as far as with F32 weights. F32 weights
+// kernel flip those roundings: two correct kernels are then about 0.004 nats apart, several times as far as with F32 weights. F32 weights
 // remove that noise, not the error of the weights themselves.
 #ifndef SWIVEL_LLAMA_F32_WEIGHTS_H_
 #define SWIVEL_LLAMA_F32_WEIGHTS_H_
