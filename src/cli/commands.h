@@ -10,6 +10,7 @@ namespace swivel::cli {
 // stdout, messages and progress to stderr.
 void AddRun(CLI::App& app, int* exit_code);
 void AddEval(CLI::App& app, int* exit_code);
+void AddBench(CLI::App& app, int* exit_code);
 void AddExec(CLI::App& app, int* exit_code);
 void AddSize(CLI::App& app, int* exit_code);
 void AddInfo(CLI::App& app, int* exit_code);

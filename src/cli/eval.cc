@@ -30,6 +30,7 @@ namespace {
 struct EvalArguments {
   std::string model, text, kv = "turbo4,turbo3", weights = "as-is", json, format = "md";
   int context = 2048, chunks = 3, threads = DefaultThreads(), decode_tokens = 128, depth = 0, rounds = 1;
+  int measure_prompt = 0, measure_generate = 0;
   bool no_speed = false, verbose = false, measure_one = false;
 };
 
@@ -152,6 +153,8 @@ int RunEval(const EvalArguments& arguments) {
     request.text = arguments.text;
     request.depth = arguments.depth;
     request.threads = arguments.threads;
+    request.prompt = arguments.measure_prompt;
+    request.generate = arguments.measure_generate;
     StatusOr<Measurement> measurement = MeasureHere(request);
     if (!measurement.ok()) return Fail(measurement.status());
     fmt::print("{}\n", ToJson(*measurement));
@@ -193,7 +196,9 @@ void AddEval(CLI::App& app, int* exit_code) {
   command->add_option("--decode-tokens", arguments->decode_tokens, "Tokens decoded one by one; 0: do not measure the decode path")
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 20));
-  command->add_option("--depth", arguments->depth, "Tokens in the cache when speed is measured [-c]")->check(CLI::Range(1, 1 << 24));
+  command->add_option("--depth", arguments->depth, "Tokens in the cache when speed is measured; 0: as -c")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1 << 24));
   command->add_option("--rounds", arguments->rounds, "Rounds of the speed measurement; medians are shown")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
@@ -203,7 +208,10 @@ void AddEval(CLI::App& app, int* exit_code) {
       ->capture_default_str()
       ->check(CLI::IsMember({"md", "csv", "json"}));
   command->add_flag("-v,--verbose", arguments->verbose, "Show llama.cpp's log");
-  command->add_flag("--measure-one", arguments->measure_one)->group("");  // the child process of the speed measurement
+  // The child process of the speed measurement, of `swivel bench` too.
+  command->add_flag("--measure-one", arguments->measure_one)->group("");
+  command->add_option("--measure-prompt", arguments->measure_prompt)->group("");
+  command->add_option("--measure-generate", arguments->measure_generate)->group("");
   command->footer(
       "--kv LIST: names separated by ';' or ','. f16, q8_0 and q4_0 are llama.cpp's own caches; stock:TYPE is any other of its types;\n"
       "swivel:f16 and swivel:q8_0 are Swivel's codecs of that name; everything else is a Swivel spec. A comma starts a new name before\n"

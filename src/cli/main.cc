@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   swivel::cli::AddRun(app, &exit_code);
   swivel::cli::AddEval(app, &exit_code);
+  swivel::cli::AddBench(app, &exit_code);
   swivel::cli::AddExec(app, &exit_code);
   swivel::cli::AddSize(app, &exit_code);
   swivel::cli::AddInfo(app, &exit_code);

@@ -1,14 +1,15 @@
 #include "eval/measure.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <sstream>
 
-#include <fmt/format.h>
-#include <nlohmann/json.hpp>
-
+#include "base/random.h"
 #include "eval/child_process.h"
 #include "eval/metrics.h"
 #include "eval/system_info.h"
@@ -23,6 +24,7 @@ namespace {
 constexpr int kMicroBatch = 512;
 constexpr int kMaxDecode = 128;
 constexpr int kMinDecode = 16;
+constexpr int kUntimedDecode = 2;  // the first decode after a prompt builds its graph anew
 
 double SecondsSince(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -49,14 +51,15 @@ Measurement MeasureInChild(const std::string& program, const MeasureRequest& req
   Measurement failed;
   StatusOr<ChildResult> child =
       RunChild({program, "eval", "--measure-one", "-m", request.model, "--kv", request.kv, "-f", request.text, "--depth",
-                std::to_string(request.depth), "-t", std::to_string(request.threads)});
+                std::to_string(request.depth), "-t", std::to_string(request.threads), "--measure-prompt", std::to_string(request.prompt),
+                "--measure-generate", std::to_string(request.generate)});
   if (!child.ok()) {
     failed.failure = child.status().message();
     return failed;
   }
   if (child->exit_code != 0) {
-    failed.failure = fmt::format("the process that measured {} ended with status {}: {}", request.kv, child->exit_code,
-                                 LastLine(child->err));
+    failed.failure =
+        fmt::format("the process that measured {} ended with status {}: {}", request.kv, child->exit_code, LastLine(child->err));
     return failed;
   }
   StatusOr<Measurement> measurement = MeasurementFromJson(child->out);
@@ -65,13 +68,49 @@ Measurement MeasureInChild(const std::string& program, const MeasureRequest& req
   return failed;
 }
 
-std::optional<double> MedianOf(const std::vector<Measurement>& rounds, std::optional<double> Measurement::*field) {
+using Field = std::optional<double> Measurement::*;
+
+void TakeSpread(const std::vector<Measurement>& rounds, Field field, Field min, Field max, Measurement* result) {
   std::vector<double> values;
   for (const Measurement& round : rounds) {
     if (round.*field) values.push_back(*(round.*field));
   }
-  if (values.empty()) return std::nullopt;
-  return Median(values);
+  if (values.empty()) return;
+  result->*field = Median(values);
+  if (values.size() < 2) return;
+  result->*min = *std::min_element(values.begin(), values.end());
+  result->*max = *std::max_element(values.begin(), values.end());
+}
+
+StatusOr<std::vector<Token>> PromptTokens(const Model& model, const std::string& path, size_t needed) {
+  std::vector<Token> tokens;
+  if (path.empty()) {
+    Random random(1);
+    while (tokens.size() < needed) tokens.push_back(random.Below(model.vocab_size()));
+    return tokens;
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::string text(size_t{1} << 20, '\0');  // the head is enough: a token is rarely shorter than a byte
+  file.read(text.data(), static_cast<std::streamsize>(std::max<size_t>(text.size(), 1)));
+  text.resize(static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+  tokens = model.Tokenize(text, /*add_special=*/true, /*parse_special=*/false);
+  if (tokens.empty()) return Status::Invalid(fmt::format("'{}' holds no text", path));
+  const size_t num_text = tokens.size();
+  for (size_t i = 0; tokens.size() < needed; ++i) tokens.push_back(tokens[i % num_text]);
+  return tokens;
+}
+
+// Appends tokens [from, from + count) at their own positions and waits until they are in the cache.
+Status Feed(Context& context, std::span<const Token> tokens, int from, int count) {
+  for (int done = 0; done < count; done += kMicroBatch) {
+    const int batch = std::min(kMicroBatch, count - done);
+    const int outputs = done + batch == count ? 1 : 0;
+    const int position = from + done;
+    Status status = context.Decode(tokens.subspan(static_cast<size_t>(position), static_cast<size_t>(batch)), position, outputs);
+    if (!status.ok()) return status;
+  }
+  if (count > 0) (void)context.Logits(0);  // waits for the last batch
+  return {};
 }
 
 }  // namespace
@@ -79,22 +118,15 @@ std::optional<double> MedianOf(const std::vector<Measurement>& rounds, std::opti
 StatusOr<Measurement> MeasureHere(const MeasureRequest& request) {
   StatusOr<CacheChoice> cache = ParseCacheChoice(request.kv);
   if (!cache.ok()) return cache.status();
-  std::ifstream file(request.text, std::ios::binary);
-  std::string text(size_t{1} << 20, '\0');  // the head is enough: a token is rarely shorter than a byte
-  file.read(text.data(), static_cast<std::streamsize>(std::max<size_t>(text.size(), 1)));
-  text.resize(static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
-
   ModelPair models(request.model);
   StatusOr<Model*> model = models.For(*cache);
   if (!model.ok()) return model.status();
-  std::vector<Token> tokens = (*model)->Tokenize(text, /*add_special=*/true, /*parse_special=*/false);
-  if (tokens.empty()) return Status::Invalid(fmt::format("'{}' holds no text", request.text));
-  const size_t num_text = tokens.size();
-  const size_t needed = static_cast<size_t>(request.depth + kMaxDecode);
-  for (size_t i = 0; tokens.size() < needed; ++i) tokens.push_back(tokens[i % num_text]);
-
+  const int max_decode = request.generate > 0 ? request.generate + kUntimedDecode : kMaxDecode;
   ContextOptions options;
-  options.context_tokens = request.depth + kMaxDecode;
+  options.context_tokens = request.depth + std::max(request.prompt, max_decode);
+  StatusOr<std::vector<Token>> tokens = PromptTokens(**model, request.text, static_cast<size_t>(options.context_tokens));
+  if (!tokens.ok()) return tokens.status();
+
   options.batch_tokens = options.micro_batch_tokens = kMicroBatch;
   options.max_outputs = 1;
   options.threads = request.threads;
@@ -102,36 +134,39 @@ StatusOr<Measurement> MeasureHere(const MeasureRequest& request) {
   if (!made.ok()) return made.status();
   Context& context = **made;
 
-  const std::span<const Token> all(tokens);
+  const std::span<const Token> all(*tokens);
   // Reads the weights from disk and builds both graphs, so that neither is timed.
-  for (int warm : {std::min(64, request.depth), 1}) {
-    if (Status status = context.Decode(all.subspan(0, static_cast<size_t>(warm)), 0, 1); !status.ok()) return status;
+  for (int warm : {request.prompt > 0 ? std::min(kMicroBatch, request.prompt) : std::min(64, request.depth), 1}) {
+    if (Status status = Feed(context, all, 0, warm); !status.ok()) return status;
     context.Clear();
   }
 
   Measurement measurement;
   auto begin = std::chrono::steady_clock::now();
-  for (int position = 0; position < request.depth; position += kMicroBatch) {
-    const int count = std::min(kMicroBatch, request.depth - position);
-    const int outputs = position + count == request.depth ? 1 : 0;
-    Status status = context.Decode(all.subspan(static_cast<size_t>(position), static_cast<size_t>(count)), position, outputs);
-    if (!status.ok()) return status;
+  if (Status status = Feed(context, all, 0, request.depth); !status.ok()) return status;
+  if (request.prompt == 0) {
+    measurement.prefill_tps = request.depth / SecondsSince(begin);
+  } else {
+    begin = std::chrono::steady_clock::now();
+    if (Status status = Feed(context, all, request.depth, request.prompt); !status.ok()) return status;
+    measurement.prefill_tps = request.prompt / SecondsSince(begin);
+    if (!context.Truncate(request.depth)) {
+      context.Clear();
+      if (Status status = Feed(context, all, 0, request.depth); !status.ok()) return status;
+    }
   }
-  (void)context.Logits(0);  // waits for the last batch
-  measurement.prefill_tps = request.depth / SecondsSince(begin);
 
-  // Two untimed: the first decode after a prompt builds its graph anew. Then at least kMinDecode tokens and 1.5 s, if there is room.
   int timed = 0;
-  for (int i = 0; i < kMaxDecode; ++i) {
-    if (i == 2) begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < max_decode; ++i) {
+    if (i == kUntimedDecode) begin = std::chrono::steady_clock::now();
     const int position = request.depth + i;
     if (Status status = context.Decode(all.subspan(static_cast<size_t>(position), 1), position, 1); !status.ok()) return status;
     (void)context.Logits(0);
-    if (i < 2) continue;
+    if (i < kUntimedDecode) continue;
     ++timed;
     const double seconds = SecondsSince(begin);
     measurement.decode_tps = timed / seconds;
-    if (timed >= kMinDecode && seconds > 1.5) break;
+    if (request.generate == 0 && timed >= kMinDecode && seconds > 1.5) break;
   }
   measurement.resident_bytes = context.Use(CacheLayout{}).resident_bytes;
   measurement.peak_rss_bytes = PeakRssBytes();
@@ -153,8 +188,8 @@ StatusOr<std::vector<Measurement>> MeasureAll(const std::vector<MeasureRequest>&
   progress->Clear();
   std::vector<Measurement> results(requests.size());
   for (size_t i = 0; i < requests.size(); ++i) {
-    results[i].prefill_tps = MedianOf(samples[i], &Measurement::prefill_tps);
-    results[i].decode_tps = MedianOf(samples[i], &Measurement::decode_tps);
+    TakeSpread(samples[i], &Measurement::prefill_tps, &Measurement::prefill_tps_min, &Measurement::prefill_tps_max, &results[i]);
+    TakeSpread(samples[i], &Measurement::decode_tps, &Measurement::decode_tps_min, &Measurement::decode_tps_max, &results[i]);
     for (const Measurement& sample : samples[i]) {
       if (sample.peak_rss_bytes) results[i].peak_rss_bytes = std::max(results[i].peak_rss_bytes.value_or(0), *sample.peak_rss_bytes);
       if (sample.resident_bytes) results[i].resident_bytes = std::max(results[i].resident_bytes.value_or(0), *sample.resident_bytes);

@@ -16,14 +16,18 @@ namespace swivel {
 struct MeasureRequest {
   std::string model;
   std::string kv;    // a cache name (llama/cache_choice.h)
-  std::string text;  // a file; its tokens are the prompt, repeated if there are too few
-  int depth = 2048;  // tokens of the prompt, and in the cache when decoding is timed
+  std::string text;  // a file; its tokens are the prompt, repeated if there are too few. Empty: random tokens
+  int depth = 2048;  // tokens in the cache when decoding is timed
+  int prompt = 0;    // tokens of the timed prompt, behind `depth` others. 0: the `depth` tokens are the timed prompt
+  int generate = 0;  // tokens of the timed generation. 0: at least 16 and 1.5 s, at most 126
   int threads = 1;
 };
 
 struct Measurement {
-  std::optional<double> prefill_tps;  // depth / time of a prompt of depth tokens from an empty cache, in micro-batches of 512
+  std::optional<double> prefill_tps;  // tokens of the timed prompt / its time, in micro-batches of 512
   std::optional<double> decode_tps;   // one token at a time, from depth on
+  // Of several rounds (MeasureAll); a single one has no spread.
+  std::optional<double> prefill_tps_min, prefill_tps_max, decode_tps_min, decode_tps_max;
   std::optional<int64_t> peak_rss_bytes;
   std::optional<int64_t> resident_bytes;  // of the cache, touched at the end; Swivel caches only
   std::string failure;                    // why nothing was measured

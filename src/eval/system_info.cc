@@ -1,5 +1,8 @@
 #include "eval/system_info.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -36,7 +39,39 @@ std::optional<int64_t> NumberIn(const char* path) {
   return std::nullopt;  // absent, or "max"
 }
 
+// Seconds that all processors were not idle, since boot.
+std::optional<double> BusySeconds() {
+  std::ifstream file("/proc/stat");
+  std::string name;
+  double user = 0, nice = 0, system = 0, idle = 0, iowait = 0, irq = 0, softirq = 0, steal = 0;
+  if (!(file >> name >> user >> nice >> system >> idle >> iowait >> irq >> softirq >> steal)) return std::nullopt;
+  return (user + nice + system + irq + softirq + steal) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+// Seconds of this process and of its children that have ended.
+double OwnSeconds() {
+  double seconds = 0;
+  for (const auto who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    rusage usage = {};
+    getrusage(who, &usage);
+    for (const timeval& time : {usage.ru_utime, usage.ru_stime}) {
+      seconds += static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+    }
+  }
+  return seconds;
+}
+
 }  // namespace
+
+OthersBusy::OthersBusy() : begin_busy_(BusySeconds()), begin_own_(OwnSeconds()), begin_(std::chrono::steady_clock::now()) {}
+
+std::optional<double> OthersBusy::Processors() const {
+  const std::optional<double> busy = BusySeconds();
+  const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  if (!busy || !begin_busy_ || elapsed <= 0) return std::nullopt;
+  // Both clocks count in ticks, so a short run may come out a little below zero.
+  return std::max(0.0, (*busy - *begin_busy_ - (OwnSeconds() - begin_own_)) / elapsed);
+}
 
 std::string CpuName() { return Field("/proc/cpuinfo", "model name").value_or("unknown"); }
 

@@ -70,6 +70,8 @@ Context::~Context() {
 
 void Context::Clear() { llama_memory_clear(llama_get_memory(context_), /*data=*/true); }
 
+bool Context::Truncate(int position) { return llama_memory_seq_rm(llama_get_memory(context_), 0, position, -1); }
+
 Status Context::Decode(std::span<const Token> tokens, int first_position, int num_outputs) {
   const int count = static_cast<int>(tokens.size());
   llama_batch batch = llama_batch_init(count, 0, 1);

@@ -45,6 +45,8 @@ class Context {
 
   // Forgets all tokens.
   void Clear();
+  // Forgets the tokens from `position` on. False where the model's memory cannot (recurrent layers): then nothing is known to be left.
+  bool Truncate(int position);
   // Appends tokens at positions first_position, first_position + 1, …; the last `num_outputs` of them get logits.
   Status Decode(std::span<const Token> tokens, int first_position, int num_outputs);
   // Row `row` (0 … num_outputs-1) of the last Decode(): vocab_size() floats, valid until the next Decode() or Clear().

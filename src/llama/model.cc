@@ -35,7 +35,9 @@ Status CheckModelFile(const std::string& path) {
   return {};
 }
 
-void InitBackendOnce() {
+}  // namespace
+
+void InitLlama() {
   static std::once_flag once;
   std::call_once(once, [] {
     // A llama.cpp built with loadable backends has no CPU backend before this.
@@ -44,11 +46,9 @@ void InitBackendOnce() {
   });
 }
 
-}  // namespace
-
 StatusOr<std::unique_ptr<Model>> Model::Load(const std::string& path, Devices devices) {
   if (Status status = CheckModelFile(path); !status.ok()) return status;
-  InitBackendOnce();
+  InitLlama();
   // A list that holds only its end means: no device but the CPU.
   ggml_backend_dev_t list[2] = {nullptr, nullptr};
   llama_model_params params = llama_model_default_params();

@@ -68,6 +68,9 @@ class ModelPair {
   std::unique_ptr<Model> models_[2];
 };
 
+// Starts llama.cpp's backends, once; Model::Load does it too. For those who use ggml without a model.
+void InitLlama();
+
 // "0.0.11434 (ggml 0.26.0)".
 std::string LlamaBuild();
 

@@ -1,4 +1,4 @@
-"""The subcommands exec, size, info, codecs, plugin-path and doctor as a user starts them.
+"""The subcommands bench, exec, size, info, codecs, plugin-path and doctor as a user starts them.
 
 Environment (set by ctest): SWIVEL the program, SWIVEL_TEST_PLUGIN libggml-swivel.so, SWIVEL_TEST_LLAMA the pinned llama.cpp,
 SWIVEL_TEST_MODULES a folder with plugins that misbehave. Models are headers made up here: no tensor data is needed.
@@ -266,8 +266,63 @@ class Small(Case):
         self.fails(swivel("plugin-path", SWIVEL_PLUGIN="/nowhere.so"), "/nowhere.so")
 
     def test_help_has_examples(self):
-        for name in ("exec", "size", "info", "codecs", "doctor", "plugin-path"):
+        for name in ("bench", "exec", "size", "info", "codecs", "doctor", "plugin-path"):
             self.assertIn("xample", self.succeeds(swivel(name, "--help")), name)
+
+
+class Bench(Case):
+    SMALL = ("--depth", "256", "--heads", "4:2", "-t", "1", "--rounds", "2")
+
+    def test_attention_beside_llama_cpp(self):
+        result = swivel("bench", *self.SMALL, "--head-dim", "64", "--kv", "k=turbo4,v=turbo3;swivel:f16", "-o", "json")
+        rows = json.loads(self.succeeds(result))
+        self.assertEqual([row["kv"] for row in rows], ["k=turbo4,v=turbo3", "swivel:f16", "stock:f16", "stock:q8_0", "stock:q4_0"])
+        for row in rows:
+            keys = ("op", "n_q", "n_kv", "d", "n_head", "n_head_kv", "threads")
+            self.assertEqual([row[key] for key in keys], ["decode", 1, 256, 64, 4, 2, 1])
+            self.assertLessEqual(row["ms_p10"], row["ms_median"])
+            self.assertLessEqual(row["ms_median"], row["ms_p90"])
+            self.assertGreater(row["stream_share"], 0)
+            self.assertEqual(row["target"] is None, row["kv"].startswith("stock:"))
+        times = {row["kv"]: row["ms_median"] for row in rows}
+        self.assertAlmostEqual(rows[0]["ratio_f16"], times["stock:f16"] / times[rows[0]["kv"]])
+        # Bytes of the cache from the rate: 256 cells of 2 heads, K and V.
+        self.assertAlmostEqual(rows[2]["gbps"] * rows[2]["ms_median"] * 1e6, 256 * 2 * 64 * 2 * 2, delta=1)
+
+    def test_formats_and_sizes(self):
+        args = (*self.SMALL, "--kv", "turbo4", "--stock")
+        lines = self.succeeds(swivel("bench", *args, "f16", "--op", "prefill", "--n-q", "8,16", "-o", "jsonl")).splitlines()
+        self.assertEqual([(json.loads(line)["op"], json.loads(line)["n_q"]) for line in lines], [("prefill", n) for n in (8, 8, 16, 16)])
+        rows = list(csv.DictReader(io.StringIO(self.succeeds(swivel("bench", *args, "none", "-o", "csv")))))
+        self.assertEqual([(row["kv"], row["ratio_f16"]) for row in rows], [("turbo4", "")])
+        self.assertIn("| stock:f16 |", self.succeeds(swivel("bench", *args, "f16")))
+
+    def test_a_width_that_llama_cpp_cannot_serve(self):
+        result = swivel("bench", *self.SMALL, "--head-dim", "80", "--kv", "turbo4", "-o", "json")
+        rows = {row["kv"]: row for row in json.loads(self.succeeds(result))}
+        self.assertIsNone(rows["stock:q8_0"]["ms_median"])
+        self.assertIn("multiple of 32", rows["stock:q8_0"]["failure"])
+        self.assertIsNotNone(rows["turbo4"]["ms_median"])
+
+    def test_wrong_arguments(self):
+        self.fails(swivel("bench", "--depth", "4k"), "--depth 4k", "whole number")
+        self.fails(swivel("bench", "--n-q", "0"), "--n-q 0", "from 1")
+        self.fails(swivel("bench", "--op", "decode,train"), "'train'", "decode or prefill")
+        self.fails(swivel("bench", "--op", "prefill", "--depth", "100"), "--depth 100", "512 queries")
+        self.fails(swivel("bench", "--heads", "32:7"), "--heads 32:7", "multiple")
+        self.fails(swivel("bench", "--kv", "turbo9"), "--kv", "turbo9", "turbo4")
+        self.fails(swivel("bench", "--stock", "turbo4"), "--stock turbo4", "q8_0", "none")
+        self.fails(swivel("bench", "--kv", "", "--stock", "none"), "nothing to measure")
+        self.fails(swivel("bench", "-m", "/nowhere.gguf"), "/nowhere.gguf")
+        self.fails(swivel("bench", *self.SMALL, SWIVEL_TARGET="avx9"), "avx9")
+        for wrong in (("-o", "xml"), ("-t", "0"), ("-p", "8"), ("-m", "m.gguf", "--op", "decode"), ("--head-dim", "7")):
+            self.assertNotEqual(swivel("bench", *wrong).returncode, 0, wrong)
+
+    def test_a_model_that_is_none(self):
+        result = swivel("bench", "-m", self.file("m.gguf", "no"), "--kv", "turbo4", "--stock", "f16", "--rounds", "1", "-o", "json")
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual([row["tps_median"] for row in json.loads(result.stdout)], [None] * 4)
+        self.assertIn("not a GGUF file", result.stderr)
 
 
 class Doctor(Case):
