@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr int kTraceSeconds = 10;
 // A Python environment has a few thousand libraries; a whole disk is not searched.
-constexpr int kMaxDepth = 6;
+constexpr int kMaxDepth = 2;  // what a package or an install prefix needs; deeper would run programs that nobody meant
 constexpr int kMaxFiles = 20000;
 
 // The function that loads a backend, one of the base library, and one that every Python extension wants.

@@ -29,7 +29,7 @@ namespace {
 
 struct EvalArguments {
   std::string model, text, kv = "turbo4,turbo3", weights = "as-is", json, format = "md";
-  int context = 2048, chunks = 3, threads = DefaultThreads(), decode_tokens = 128, depth = 0, rounds = 1;
+  int context = 2048, chunks = 3, threads = DefaultThreads(), decode_tokens = -1, depth = 0, rounds = 1;
   int measure_prompt = 0, measure_generate = 0;
   bool no_speed = false, verbose = false, measure_one = false;
 };
@@ -90,7 +90,7 @@ Status Evaluate(const EvalArguments& arguments, EvalReport* report) {
   QualityOptions& options = report->options;
   options.context_tokens = arguments.context;
   options.chunks = arguments.chunks;
-  options.decode_tokens = arguments.decode_tokens;
+  options.decode_tokens = arguments.decode_tokens >= 0 ? arguments.decode_tokens : std::min(128, arguments.context / 2);
   options.threads = arguments.threads;
 
   // The base is row one; the stock caches are rows that a model may refuse (head widths that are no multiple of 32).
@@ -193,8 +193,9 @@ void AddEval(CLI::App& app, int* exit_code) {
                    "as-is, or f32: expand quantized weights first, which takes away the rounding of activations")
       ->capture_default_str()
       ->check(CLI::IsMember({"as-is", "f32"}));
-  command->add_option("--decode-tokens", arguments->decode_tokens, "Tokens decoded one by one; 0: do not measure the decode path")
-      ->capture_default_str()
+  command
+      ->add_option("--decode-tokens", arguments->decode_tokens,
+                   "Tokens decoded one by one; 0: do not measure the decode path (default: 128, or half of -c if that is less)")
       ->check(CLI::Range(0, 1 << 20));
   command->add_option("--depth", arguments->depth, "Tokens in the cache when speed is measured; 0: as -c")
       ->capture_default_str()

@@ -1,6 +1,9 @@
 // `swivel`: the command-line tool. Parses, hands over to one subcommand, returns its exit status.
 #include <CLI/CLI.hpp>
 
+#include <cstdio>
+#include <string>
+
 #include "base/version.h"
 #include "cli/commands.h"
 
@@ -18,6 +21,15 @@ int main(int argc, char** argv) {
   swivel::cli::AddCodecs(app, &exit_code);
   swivel::cli::AddDoctor(app, &exit_code);
   swivel::cli::AddPluginPath(app, &exit_code);
-  CLI11_PARSE(app, argc, argv);
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommand_no_throw(argv[1]) == nullptr) {
+    std::fprintf(stderr, "swivel: no subcommand '%s'; swivel --help lists them\n", argv[1]);
+    return 1;
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // CLI11 numbers its errors; scripts are promised 1.
+    return app.exit(error) == 0 ? 0 : 1;
+  }
   return exit_code;
 }

@@ -1,6 +1,7 @@
 // The entry point that a ggml host looks for, and the functions that we offer by name.
 #include <algorithm>
 #include <cstring>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 
@@ -73,7 +74,8 @@ ggml_backend_reg_t Init(const void* caller) {
   }
   registered = true;
   SayLoaded("loaded into ggml " + std::string(host().ggml_version()) + " (backend API " + std::to_string(host().api_version) +
-            "), kernels " + TargetName(kernels().target) + ", kv " + CurrentSpec().ToString());
+            "), kernels " + TargetName(kernels().target) + ", kv " + CurrentSpec().ToString() +
+            (std::getenv("SWIVEL_KV") == nullptr ? " (the default: SWIVEL_KV is not set)" : ""));
   return &registry;
 }
 
