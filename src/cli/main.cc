@@ -21,7 +21,8 @@ int main(int argc, char** argv) {
   swivel::cli::AddCodecs(app, &exit_code);
   swivel::cli::AddDoctor(app, &exit_code);
   swivel::cli::AddPluginPath(app, &exit_code);
-  if (argc > 1 && argv[1][0] != '-' && app.get_subcommand_no_throw(argv[1]) == nullptr) {
+  const auto named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(named).empty()) {
     std::fprintf(stderr, "swivel: no subcommand '%s'; swivel --help lists them\n", argv[1]);
     return 1;
   }
