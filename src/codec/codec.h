@@ -52,7 +52,7 @@ struct Codec {
   int width_multiple;  // the head width must be a multiple of this
   bool has_scale_mode;
   const float* levels;  // kPlanes: the 2^code_bits code values, ascending; else null
-  const ByteLevels* byte_levels;  // kPlanes: the same for integer kernels; else null
+  const IntegerBooks* books;  // kPlanes: the same for integer kernels; else null
 
   Frame frame(Side side) const { return side == Side::kKey ? key_frame : value_frame; }
 

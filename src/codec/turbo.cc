@@ -59,10 +59,10 @@ constexpr const float* Levels() {
 }
 
 template <int kBits>
-constexpr const ByteLevels* IntegerLevels() {
-  if constexpr (kBits == 2) return &kLloydMax2Bytes;
-  if constexpr (kBits == 3) return &kLloydMax3Bytes;
-  return &kLloydMax4Bytes;
+constexpr const IntegerBooks* IntegerLevels() {
+  if constexpr (kBits == 2) return &kLloydMax2Books;
+  if constexpr (kBits == 3) return &kLloydMax3Books;
+  return &kLloydMax4Books;
 }
 
 void SetScale(uint8_t* group, int bits, int width, int token, uint16_t scale) {

@@ -156,12 +156,12 @@ class Problem {
   AttendArgs args_;
 };
 
-// Integer arithmetic rounds q, levels and weights to bytes (docs/numerics.md): about 1.5 % of the output's norm (AVX2, with weights of 7
-// bits, 2.5 %), where 4-bit codes themselves lose 12 %. Float paths differ by rounding only.
+// Integer arithmetic rounds q, levels and weights to bytes (docs/numerics.md): about 1.5 % of the output's norm, where 4-bit codes themselves
+// lose 12 %. Float paths differ by rounding only.
 double Bound(const Case& c) {
   const bool integer_k = (*FindCodec(c.k))->layout == Layout::kPlanes;
   const bool integer_v = (*FindCodec(c.v))->layout == Layout::kPlanes;
-  return integer_v ? 0.03 : integer_k ? 0.015 : 1e-5;
+  return integer_v ? 0.025 : integer_k ? 0.015 : 1e-5;
 }
 
 void CheckAllTargets(const Case& c, MaskKind mask) {
@@ -285,11 +285,13 @@ TEST(Attend, ResultDoesNotDependOnTheNumberOfThreads) {
     c.num_cells = 3000;
     Problem one(c, MaskKind::kCausal, 5);
     one.Run(KernelsFor(target));
-    c.threads = 4;
-    Problem four(c, MaskKind::kCausal, 5);
-    four.Run(KernelsFor(target));
-    EXPECT_EQ(one.out(), four.out());
-    EXPECT_LT(four.RelativeError(), Bound(c));
+    EXPECT_LT(one.RelativeError(), Bound(c));
+    for (int threads : {2, 3, 5}) {
+      c.threads = threads;
+      Problem several(c, MaskKind::kCausal, 5);
+      several.Run(KernelsFor(target));
+      EXPECT_EQ(one.out(), several.out()) << threads;
+    }
   }
 }
 
@@ -361,7 +363,8 @@ TEST(Attend, PeakedAttentionFindsItsKey) {
       error += std::pow(problem.out()[i] - value[i], 2);
       norm += std::pow(value[i], 2);
     }
-    EXPECT_LT(std::sqrt(error / norm), 5e-3) << TargetName(target);
+    // What is left is the rounding of the levels (math/codebook.h): AVX2 multiplies the narrow ones.
+    EXPECT_LT(std::sqrt(error / norm), target == Target::kAvx2 ? 8e-3 : 5e-3) << TargetName(target);
   }
 }
 
