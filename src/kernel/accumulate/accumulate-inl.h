@@ -107,13 +107,14 @@ SWIVEL_INLINE void AccumulateQuads(const I32x16 (&low)[kCount], const I32x16 (&h
 }
 
 template <int kBits, int kBlock, int kRows, int kCount>
-SWIVEL_INLINE void AccumulateBlock(const uint8_t* codes, const I32x16 (&high)[kCount], ByteTable table, const uint8_t* weights, int quad,
+SWIVEL_INLINE void AccumulateBlock(const uint8_t* codes, const uint8_t* next, const I32x16 (&high)[kCount], ByteTable table, const uint8_t* weights, int quad,
                                    I32x16 (&acc)[kRows][kCount]) {
+  // The lines of `next` are dealt out evenly to its blocks (3 bits: two blocks for three lines a vector).
+  constexpr int kBlocks = kBits == 4 ? 4 : 2;
+  constexpr int kLines = kBits * kCount;
+  SWIVEL_UNROLL for (int line = kLines * kBlock / kBlocks; line < kLines * (kBlock + 1) / kBlocks; ++line) Prefetch(next + 64 * line);
   I32x16 low[kCount];
-  SWIVEL_UNROLL for (int c = 0; c < kCount; ++c) {
-    const uint8_t* at = codes + c * 64 * kBits + 64 * kBlock;
-    low[c] = LoadRaw(at);
-  }
+  SWIVEL_UNROLL for (int c = 0; c < kCount; ++c) low[c] = LoadRaw(codes + c * 64 * kBits + 64 * kBlock);
   AccumulateQuads<kBits, kBlock % 2, kRows, kCount>(low, high, table, weights, quad + kBlock * kQuadsPerBlock<kBits>, acc);
 }
 
@@ -126,18 +127,17 @@ SWIVEL_INLINE void AccumulateCodesAt(const uint8_t* group, int width, Span span,
   }
   for (int t = span.begin / 2; t < span.end / 2; ++t) {
     const uint8_t* codes = group + t * Bytes32(kBits, width) + i * 4 * kBits;
-    const uint8_t* next = group + ahead + (static_cast<size_t>(i) * 16 + t * 16 * kCount) * kBits;
-    SWIVEL_UNROLL for (int line = 0; line < kBits * kCount; ++line) Prefetch(next + 64 * line);
+    const uint8_t* next = group + ahead + (static_cast<size_t>(i) * 16 + t * 64 * kCount) * kBits;
     I32x16 high[kCount];
     SWIVEL_UNROLL for (int c = 0; c < kCount; ++c) {
       const uint8_t* at = codes + c * 64 * kBits + (kBits == 3 ? 128 : 0);
       high[c] = LoadRaw(at);
     }
-    AccumulateBlock<kBits, 0, kRows, kCount>(codes, high, table, rows.bytes, 8 * t, acc);
-    AccumulateBlock<kBits, 1, kRows, kCount>(codes, high, table, rows.bytes, 8 * t, acc);
+    AccumulateBlock<kBits, 0, kRows, kCount>(codes, next, high, table, rows.bytes, 8 * t, acc);
+    AccumulateBlock<kBits, 1, kRows, kCount>(codes, next, high, table, rows.bytes, 8 * t, acc);
     if constexpr (kBits == 4) {
-      AccumulateBlock<4, 2, kRows, kCount>(codes, high, table, rows.bytes, 8 * t, acc);
-      AccumulateBlock<4, 3, kRows, kCount>(codes, high, table, rows.bytes, 8 * t, acc);
+      AccumulateBlock<4, 2, kRows, kCount>(codes, next, high, table, rows.bytes, 8 * t, acc);
+      AccumulateBlock<4, 3, kRows, kCount>(codes, next, high, table, rows.bytes, 8 * t, acc);
     }
   }
   SWIVEL_UNROLL for (int r = 0; r < kRows; ++r) {

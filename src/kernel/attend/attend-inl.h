@@ -79,7 +79,7 @@ SWIVEL_INLINE void UnpackGroup(const AttendPlan& plan, const LevelTables& k_tabl
       const ByteTable table = MakeByteTable(k_tables.key_bytes);
       WithBits(k.codec->code_bits, [&]<int kBits>() { UnpackKeyCodes<kBits>(group.keys, k.width, group.span, table, s.key_tile); });
     }
-    LoadScales(group.keys, k.codec->code_bits, k.width, group.span, s.key_scales, &group.poison);
+    LoadScales(group.keys, k.codec->code_bits, k.width, group.span, group.keys_ahead, s.key_scales, &group.poison);
   } else {
     UnpackKeyFloats(*k.codec, group.keys, k.width, group.span, reinterpret_cast<float*>(s.key_tile), &group.poison);
   }
@@ -90,7 +90,7 @@ SWIVEL_INLINE void UnpackGroup(const AttendPlan& plan, const LevelTables& k_tabl
     }
     // Scales outside the span meet weights of 0, but 0 times what is left in the scratch must not be NaN.
     if (group.span.begin != 0 || group.span.end != kGroupVectors) std::memset(s.value_scales, 0, kGroupTokens * sizeof(float));
-    LoadScales(group.values, v.codec->code_bits, v.width, group.span, s.value_scales, &group.poison);
+    LoadScales(group.values, v.codec->code_bits, v.width, group.span, group.values_ahead, s.value_scales, &group.poison);
   } else {
     UnpackValueFloats(*v.codec, group.values, v.width, group.span, reinterpret_cast<float*>(s.value_tile), &group.poison);
   }
