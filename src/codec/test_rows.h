@@ -172,7 +172,7 @@ class GuardedGroup {
 };
 
 inline std::vector<float> Decode(const Codec& codec, const uint8_t* group, int width, Side side, int token) {
-  std::vector<float> row(width);
+  std::vector<float> row(width, std::numeric_limits<float>::quiet_NaN());  // a decoder that reads before it writes shows
   DecodeRow(codec, group, width, side, token, row.data());
   return row;
 }
