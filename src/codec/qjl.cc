@@ -2,7 +2,7 @@
 //
 //   stored: ||k|| and sign(S k);   score(q, k) = ||k|| / (w E|<s,u>|) <S q, sign(S k)>
 // The score is unbiased over S. It is linear in q, so decoding gives the vector k~ whose products are these scores, and attention needs no
-// special case. Only the key is reduced to signs: signing both sides would estimate the angle, whose cosine is biased (section 3 there).
+// special case. Only the key is reduced to signs: signing both sides would estimate the angle, whose cosine is biased.
 // The paper defines keys only; a value decodes by the same map, each coordinate being the estimate for q = e_i.
 //
 // Row: | ||k|| / sqrt(w), e8m8 | w signs |. The norm over sqrt(w) is the root mean square: it cannot overflow where the row does not.

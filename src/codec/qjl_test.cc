@@ -142,7 +142,7 @@ TEST(Qjl, VarianceIsWhatTheoryGives) {
 }
 
 // Averaged over rotations of the row, a fixed S scales the signed part by mean ||S_i|| E|<u,u'>| / E|<s,u>|: exactly 1 for orthonormal
-// rows, and 1 up to the luck of the seed (about 0.06 / sqrt(w) relative) for a Gaussian S. Four standard errors.
+// rows, and 1 up to the luck of the seed (.7 / w, one standard deviation) for a Gaussian S. Four standard errors.
 TEST(Qjl, EstimatesHaveNoBiasBeyondTheLengthOfTheRowsOfS) {
   for (const Scheme& scheme : kSchemes) {
     for (int width : {32, 80, 128, 192}) {

@@ -2,7 +2,7 @@
 //
 // Level 1 pairs coordinates: angle psi = atan2(b, a), radius sqrt(a^2 + b^2). Level l pairs the radii of level l - 1. For a Gaussian row
 // all angles are independent; those of level 1 are uniform on [0, 2 pi), those of level l have the density
-//   sin^(2^(l-1) - 1)(2 psi)   on [0, pi/2], up to a constant                     (lemma 2 there)
+//   sin^(2^(l-1) - 1)(2 psi)   on [0, pi/2], up to a constant
 // The books are the one-dimensional k-means optimum of these laws (16, 4, 4, 4 centroids), which is what the paper's offline books
 // approximate from samples. Encoding compares products with tangents of the thresholds and decoding multiplies by cosines and sines from
 // the tables, so no bit depends on a C library's trigonometry.
