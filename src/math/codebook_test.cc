@@ -125,6 +125,7 @@ void CheckTable(std::span<const float> table, double expected) {
   EXPECT_NEAR(MeasuredDistortion(table, 21), expected, 0.02 * expected);
 }
 
+TEST(Codebook, OneBitIsLloydMax) { CheckTable(kLloydMax1, 0.363380); }
 TEST(Codebook, TwoBitsAreLloydMax) { CheckTable(kLloydMax2, 0.117482); }
 TEST(Codebook, ThreeBitsAreLloydMax) { CheckTable(kLloydMax3, 0.034548); }
 TEST(Codebook, FourBitsAreLloydMax) { CheckTable(kLloydMax4, 0.009501); }

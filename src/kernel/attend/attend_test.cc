@@ -190,7 +190,7 @@ TEST(Attend, EveryPairOfCodecs) {
 
 TEST(Attend, EveryWidth) {
   for (int width : {32, 48, 64, 80, 96, 112, 128, 192, 256, 320, 576}) {
-    for (const char* codec : {"turbo2", "turbo3", "turbo4", "f16"}) {
+    for (const char* codec : {"turbo2", "turbo3", "turbo4", "f16", "rabitq2", "rabitq3", "rabitq4", "polar"}) {
       Case c;
       c.k = c.v = codec;
       c.k_width = width;
@@ -311,7 +311,8 @@ TEST(Attend, RowsThatSeeNothingAreZero) {
 
 TEST(Attend, NanIsSeenByThoseWhoSeeItsCell) {
   for (Target target : SupportedTargets()) {
-    for (const char* codec : {"f16", "bf16", "q8_0", "q4_0_rot", "turbo2", "turbo3", "turbo4"}) {
+    for (const char* codec :
+         {"f16", "bf16", "q8_0", "q4_0_rot", "turbo2", "turbo3", "turbo4", "qjl", "turboprod3", "polar", "rabitq1", "rabitq4"}) {
       for (const bool in_keys : {true, false}) {
         SCOPED_TRACE(std::string(TargetName(target)) + " " + codec + (in_keys ? " K" : " V"));
         Case c;
@@ -323,7 +324,9 @@ TEST(Attend, NanIsSeenByThoseWhoSeeItsCell) {
         (in_keys ? problem.k() : problem.v()).EncodeCell(KernelsFor(target), c.num_cells - 1, row.data());
         problem.Run(KernelsFor(target));
         // Query 1 sees the last cell, query 0 does not; NaN sits in KV head 0.
-        const auto first = [&](int head, int query) { return problem.out()[(static_cast<size_t>(head) * c.num_queries + query) * c.v_width]; };
+        const auto first = [&](int head, int query) {
+          return problem.out()[(static_cast<size_t>(head) * c.num_queries + query) * c.v_width];
+        };
         EXPECT_TRUE(std::isnan(first(0, 1)));
         EXPECT_FALSE(std::isnan(first(0, 0)));
         EXPECT_FALSE(std::isnan(first(3, 1)));
