@@ -156,8 +156,8 @@ class Problem {
   AttendArgs args_;
 };
 
-// Integer arithmetic rounds q, levels and weights to bytes (docs/numerics.md): about 1.5 % of the output's norm (AVX2, with weights of 7
-// bits, 2.5 %), where 4-bit codes themselves lose 12 %. Float paths differ by rounding only.
+// Integer arithmetic rounds q, levels and weights to bytes (docs/numerics.md): about 1.5 % of the output's norm (AVX2 and NEON, with
+// weights of 7 bits, 2.5 %), where 4-bit codes themselves lose 12 %. Float paths differ by rounding only.
 double Bound(const Case& c) {
   const bool integer_k = (*FindCodec(c.k))->layout == Layout::kPlanes;
   const bool integer_v = (*FindCodec(c.v))->layout == Layout::kPlanes;
