@@ -192,6 +192,8 @@ TEST(Codecs, CopyRowIsExactAndTouchesNothingElse) {
 TEST(Codecs, WorkOnAThreadWithASmallStack) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(__clang__)  // clang has no such macro
   constexpr size_t kStack = 256 << 10;  // the sanitizers' red zones and their own start-up code come on top
+#elif defined(__aarch64__)
+  constexpr size_t kStack = 128 << 10;  // glibc allows no less there
 #else
   constexpr size_t kStack = 64 << 10;
 #endif
