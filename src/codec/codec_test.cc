@@ -77,7 +77,9 @@ TEST(Codecs, WidthsThatCannotBeServedAreRefusedWithTheReason) {
 TEST(Codecs, BitsAValueAreTheDocumentedOnes) {
   const std::map<std::string, double> fixed = {{"f16", 16},       {"bf16", 16},  {"q8_0", 8.5},
                                                {"q8_0_rot", 8.5}, {"q4_0", 4.5}, {"q4_0_rot", 4.5}};
-  const std::map<std::string, double> codes = {{"turbo2", 2}, {"turbo3", 3}, {"turbo4", 4}};
+  const std::map<std::string, double> codes = {{"turbo2", 2},    {"turbo3", 3}, {"turbo4", 4}, {"planar3", 3},
+                                               {"planar4", 4},   {"iso3", 3},   {"iso4", 4},   {"iso3_full", 3},
+                                               {"iso4_full", 4}, {"rotor3", 3}, {"rotor4", 4}};
   ForEachCodecWidthSide([&](const Codec& codec, int width, Side) {
     const double documented = fixed.count(codec.name) ? fixed.at(codec.name) : codes.at(codec.name) + 16.0 / width;
     EXPECT_EQ(codec.group_bytes(width) % 64, 0u);

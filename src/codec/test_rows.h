@@ -31,6 +31,10 @@ inline std::vector<ScaleMode> ModesOf(const Codec& codec) {
   return {ScaleMode::kMatched, ScaleMode::kUnbiased, ScaleMode::kLeastSquares};
 }
 
+// False for frames that mix a few neighbours only (planar, iso, rotor): a row whose energy sits in few channels is beyond them, which
+// block_frames_test.cc pins. Tests that demand quality of sparse rows ask this first.
+inline bool MixesWholeRow(const Codec& codec) { return codec.key_frame < Frame::kPlanar; }
+
 inline const char* SideName(Side side) { return side == Side::kKey ? "key" : "value"; }
 
 inline std::string Describe(const Codec& codec, int width, Side side, ScaleMode mode) {

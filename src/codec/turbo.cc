@@ -1,7 +1,10 @@
-// turbo2, turbo3, turbo4: TurboQuant_mse (arXiv 2504.19874, Algorithm 1) with a Walsh-Hadamard rotation and one scale a row.
+// Table codes: an orthogonal frame, Lloyd-Max levels, one scale a row.
 //
 //   y = R x,   t = y sqrt(width) / ||y||,   code_i = nearest Lloyd-Max level of t_i,   x^ = s R^T c
 // with the scale s of ScaleMode (DRIVE, EDEN). The order of every sum is part of the specification: see Sum16.
+//
+// turbo2, turbo3, turbo4: TurboQuant_mse (arXiv 2504.19874, Algorithm 1), R = signs and Walsh-Hadamard.
+// planar, iso, rotor: the same codes behind rotations of blocks of 2, 4 and 3 neighbours (docs/codecs.md), for comparison.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -72,7 +75,7 @@ void SetScale(uint8_t* group, int bits, int width, int token, uint16_t scale) {
 }
 
 template <int kBits>
-void Encode(const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
+void EncodeInFrame(Frame frame, const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
   const float* levels = Levels<kBits>();
   const int zero_code = 1 << (kBits - 1);
   float y[kMaxHeadWidth];
@@ -91,7 +94,7 @@ void Encode(const float* row, int width, Side side, ScaleMode mode, uint8_t* gro
   const int exponent = RowExponent(largest);
   const float down = PowerOfTwo(-exponent);
   for (int i = 0; i < width; ++i) y[i] = row[i] * down;
-  Rotate(Frame::kSignedHadamard, y, width);
+  Rotate(frame, y, width);
 
   const float norm2 = Sum16(width, [&](int i) { return y[i] * y[i]; });
   const float to_unit = std::sqrt(static_cast<float>(width) / norm2);
@@ -106,6 +109,11 @@ void Encode(const float* row, int width, Side side, ScaleMode mode, uint8_t* gro
   const float code_norm2 = Sum16(width, [&](int i) { return c[i] * c[i]; });
   const float product = Sum16(width, [&](int i) { return c[i] * y[i]; });
   SetScale(group, kBits, width, token, RowScale(mode, norm2, code_norm2, product, exponent));
+}
+
+template <int kBits, Frame kFrame>
+void Encode(const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
+  EncodeInFrame<kBits>(kFrame, row, width, side, mode, group, token);
 }
 
 template <int kBits>
@@ -127,13 +135,13 @@ size_t GroupBytes(int width) {
   return PlanesGroupBytes(kBits, width);
 }
 
-template <int kBits>
-constexpr Codec MakeTurbo(CodecId id, const char* name, const char* summary) {
+template <int kBits, Frame kFrame>
+constexpr Codec MakeTable(CodecId id, const char* name, const char* summary) {
   return {id,
           name,
           summary,
-          Frame::kSignedHadamard,
-          Frame::kSignedHadamard,
+          kFrame,
+          kFrame,
           Layout::kPlanes,
           kBits,
           16,
@@ -141,7 +149,7 @@ constexpr Codec MakeTurbo(CodecId id, const char* name, const char* summary) {
           Levels<kBits>(),
           IntegerLevels<kBits>(),
           &GroupBytes<kBits>,
-          &Encode<kBits>,
+          &Encode<kBits, kFrame>,
           &DecodeInFrame<kBits>,
           &CopyRow<kBits>};
 }
@@ -168,8 +176,21 @@ uint16_t RowScale(ScaleMode mode, float norm2, float code_norm2, float product, 
   return ScaleFromF32(std::min(std::ldexp(scale, exponent), std::numeric_limits<float>::max()));
 }
 
-extern const Codec kTurbo2Codec = MakeTurbo<2>(CodecId::kTurbo2, "turbo2", "signs + Hadamard, 4 Lloyd-Max levels, one scale a row");
-extern const Codec kTurbo3Codec = MakeTurbo<3>(CodecId::kTurbo3, "turbo3", "signs + Hadamard, 8 Lloyd-Max levels, one scale a row");
-extern const Codec kTurbo4Codec = MakeTurbo<4>(CodecId::kTurbo4, "turbo4", "signs + Hadamard, 16 Lloyd-Max levels, one scale a row");
+extern const Codec kTurbo2Codec =
+    MakeTable<2, Frame::kSignedHadamard>(CodecId::kTurbo2, "turbo2", "signs + Hadamard, 4 Lloyd-Max levels, one scale a row");
+extern const Codec kTurbo3Codec =
+    MakeTable<3, Frame::kSignedHadamard>(CodecId::kTurbo3, "turbo3", "signs + Hadamard, 8 Lloyd-Max levels, one scale a row");
+extern const Codec kTurbo4Codec =
+    MakeTable<4, Frame::kSignedHadamard>(CodecId::kTurbo4, "turbo4", "signs + Hadamard, 16 Lloyd-Max levels, one scale a row");
+extern const Codec kPlanar3Codec = MakeTable<3, Frame::kPlanar>(CodecId::kPlanar3, "planar3", "turbo3's codes behind rotations of pairs");
+extern const Codec kPlanar4Codec = MakeTable<4, Frame::kPlanar>(CodecId::kPlanar4, "planar4", "turbo4's codes behind rotations of pairs");
+extern const Codec kIso3Codec = MakeTable<3, Frame::kIsoFast>(CodecId::kIso3, "iso3", "turbo3's codes behind quaternions, q x");
+extern const Codec kIso4Codec = MakeTable<4, Frame::kIsoFast>(CodecId::kIso4, "iso4", "turbo4's codes behind quaternions, q x");
+extern const Codec kIso3FullCodec =
+    MakeTable<3, Frame::kIsoFull>(CodecId::kIso3Full, "iso3_full", "turbo3's codes behind pairs of quaternions, q x r*");
+extern const Codec kIso4FullCodec =
+    MakeTable<4, Frame::kIsoFull>(CodecId::kIso4Full, "iso4_full", "turbo4's codes behind pairs of quaternions, q x r*");
+extern const Codec kRotor3Codec = MakeTable<3, Frame::kRotor>(CodecId::kRotor3, "rotor3", "turbo3's codes behind rotors of triples");
+extern const Codec kRotor4Codec = MakeTable<4, Frame::kRotor>(CodecId::kRotor4, "rotor4", "turbo4's codes behind rotors of triples");
 
 }  // namespace swivel

@@ -14,6 +14,10 @@ LEVELS = {
 }
 FRAMES = {"q8_0_rot": ("hadamard", "hadamard64"), "q4_0_rot": ("hadamard", "hadamard64")}
 FRAMES.update({name: ("signed", "signed") for name in ("turbo2", "turbo3", "turbo4")})
+BLOCKS = {"planar": 2, "isofast": 4, "isofull": 4, "rotor": 3}
+FRAMES.update({f"{name}{bits}": (name, name) for name in ("planar", "rotor") for bits in (3, 4)})
+FRAMES.update({f"iso{bits}": ("isofast", "isofast") for bits in (3, 4)})
+FRAMES.update({f"iso{bits}_full": ("isofull", "isofull") for bits in (3, 4)})
 
 
 def splitmix64(counter):
@@ -92,11 +96,69 @@ def turbo_row(group, b, w, key, t):
     return [scale * levels[code(group, b, w, t, i)] for i in range(w)]
 
 
+class Directions:
+    """The stream of uniform directions of a block frame; the seed is the frame's name in ASCII."""
+
+    def __init__(self, name):
+        self.counter = int.from_bytes(name.encode(), "big")
+
+    def next(self, dimensions):
+        while True:
+            x = [2 * (splitmix64(self.counter + i) >> 40) + 1 - (1 << 24) for i in range(dimensions)]
+            self.counter += dimensions
+            if sum(v * v for v in x) <= 1 << 48:
+                return [v / math.sqrt(sum(v * v for v in x)) for v in x]
+
+
+def hamilton(a, b):
+    return [
+        a[0] * b[0] - a[1] * b[1] - a[2] * b[2] - a[3] * b[3],
+        a[0] * b[1] + a[1] * b[0] + a[2] * b[3] - a[3] * b[2],
+        a[0] * b[2] - a[1] * b[3] + a[2] * b[0] + a[3] * b[1],
+        a[0] * b[3] + a[1] * b[2] - a[2] * b[1] + a[3] * b[0],
+    ]
+
+
+def conjugate(q):
+    return [q[0], -q[1], -q[2], -q[3]]
+
+
+def unturn(angle, pair):
+    return [angle[0] * pair[0] + angle[1] * pair[1], angle[0] * pair[1] - angle[1] * pair[0]]
+
+
+def inverse_blocks(frame, row):
+    size = BLOCKS[frame]
+    directions = Directions(frame)
+    out = []
+    for start in range(0, len(row) - size + 1, size):
+        part = row[start : start + size]
+        if frame == "planar":
+            out += unturn(directions.next(2), part)
+        elif frame == "rotor":
+            s, b12, b13, b23 = directions.next(4)
+            q = [s, -b23, b13, -b12]
+            out += hamilton(hamilton(conjugate(q), [0.0] + part), q)[1:]
+        else:
+            left = directions.next(4)
+            out += hamilton(conjugate(left), part)
+            if frame == "isofull":
+                out[start:] = hamilton(out[start:], directions.next(4))
+    rest = row[len(out) :]
+    if len(rest) == 2:
+        pairs = Directions("planar")
+        angle = [pairs.next(2) for _ in range(len(out) // 2 + 1)][-1]
+        rest = unturn(angle, rest)
+    return out + rest
+
+
 def inverse(frame, row):
     """Applies the transpose of the frame's matrix."""
     w = len(row)
     if frame is None:
         return row
+    if frame in BLOCKS:
+        return inverse_blocks(frame, row)
     n = 64 if frame == "hadamard64" else w & -w
     m = w // n
     if frame == "signed" and m > 1:
@@ -121,13 +183,17 @@ def decode(name, group, w, key, t):
     elif name.startswith("q4_0"):
         row = q4_0_row(group, w, t)
     else:
-        row = turbo_row(group, int(name[-1]), w, key, t)
+        row = turbo_row(group, code_bits(name), w, key, t)
     return inverse(FRAMES.get(name, (None, None))[0 if key else 1], row)
 
 
+def code_bits(name):
+    return int(name.removesuffix("_full")[-1])
+
+
 def group_bytes(name, w):
-    if name.startswith("turbo"):
-        return 16 * w * int(name[-1]) + 256
+    if FRAMES.get(name, ("hadamard",))[0] != "hadamard":
+        return 16 * w * code_bits(name) + 256
     return {"f16": 256, "bf16": 256, "q8_0": 136, "q4_0": 72}[name.removesuffix("_rot")] * w
 
 
