@@ -40,7 +40,8 @@ enum class CodecId : uint8_t {
 };
 
 // How the bytes of a group are arranged; see docs/formats.md and the codec's own file.
-enum class Layout : uint8_t { kF16, kBf16, kQ8_0, kQ4_0, kPlanes };
+// kRows: rows of bytes that only the codec itself reads; attention decodes them into float tiles.
+enum class Layout : uint8_t { kF16, kBf16, kQ8_0, kQ4_0, kPlanes, kRows };
 
 struct Codec {
   CodecId id;
@@ -48,7 +49,7 @@ struct Codec {
   const char* summary;  // one line for help and tables
   Frame key_frame, value_frame;
   Layout layout;
-  int code_bits;       // bits of a code; 16 for f16 and bf16
+  int code_bits;       // bits of a code; 16 for f16 and bf16; kRows: of most codes, rounded down
   int width_multiple;  // the head width must be a multiple of this
   bool has_scale_mode;
   const float* levels;  // kPlanes: the 2^code_bits code values, ascending; else null

@@ -46,10 +46,7 @@ TEST(Edge, ZeroRowsDecodeToExactZeros) {
 TEST(Edge, ConstantAndSparseRowsKeepTheirDirection) {
   ForEachCase([](const Codec& codec, int width, Side side, ScaleMode mode) {
     // The angle to the codes: a single row of few distinct values may have up to twice the sin^2 of the Gaussian mean.
-    const double bound = codec.layout != Layout::kPlanes ? .02
-                         : codec.code_bits == 2          ? 2 * .1153
-                         : codec.code_bits == 3          ? 2 * .0335
-                                                         : 2 * .0092;
+    const double bound = 2 * test_rows::ExpectedDistortion(codec);
     for (float size : {1.0f, -3e-3f, 100.0f}) {
       std::vector<float> constant(width, size), spike(width, 0.0f), alternating(width);
       spike[width / 2] = size;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <set>
@@ -70,6 +71,8 @@ TEST(Codecs, WidthsThatCannotBeServedAreRefusedWithTheReason) {
     EXPECT_TRUE(CheckWidth(*codec, 576).ok());
   }
   EXPECT_TRUE(CheckWidth(**FindCodec("turbo3"), 80).ok());
+  EXPECT_TRUE(CheckWidth(**FindCodec("turbo2.5"), 96).ok());
+  EXPECT_FALSE(CheckWidth(**FindCodec("turbo2.5"), 80).ok());
   EXPECT_FALSE(CheckWidth(**FindCodec("q4_0"), 80).ok());
   EXPECT_FALSE(CheckWidth(**FindCodec("q8_0_rot"), 96).ok());
 }
@@ -80,14 +83,27 @@ TEST(Codecs, BitsAValueAreTheDocumentedOnes) {
   const std::map<std::string, double> codes = {{"turbo2", 2},    {"turbo3", 3}, {"turbo4", 4}, {"planar3", 3},
                                                {"planar4", 4},   {"iso3", 3},   {"iso4", 4},   {"iso3_full", 3},
                                                {"iso4_full", 4}, {"rotor3", 3}, {"rotor4", 4}};
+  const auto whole_bytes = [](double bits) { return std::ceil(bits / 8) * 8; };
   ForEachCodecWidthSide([&](const Codec& codec, int width, Side) {
-    const double documented = fixed.count(codec.name) ? fixed.at(codec.name) : codes.at(codec.name) + 16.0 / width;
+    const std::string name = codec.name;
+    const double documented = fixed.count(name)     ? fixed.at(name)
+                              : name == "turbo2.5"  ? 2.25 + 32.0 / width
+                              : name == "turbo3.5"  ? 3.25 + 32.0 / width
+                              : name == "turbo_n5"  ? (whole_bytes(7 * std::ceil(width / 3.0)) + 16) / width
+                              : name == "turbo_n11" ? (whole_bytes(3.5 * width) + 16) / width
+                                                    : codes.at(name) + 16.0 / width;
     EXPECT_EQ(codec.group_bytes(width) % 64, 0u);
     EXPECT_DOUBLE_EQ(8.0 * codec.group_bytes(width) / (128.0 * width), documented);
     EXPECT_DOUBLE_EQ(BitsPerValue(codec, width), documented);
   });
   EXPECT_DOUBLE_EQ(BitsPerValue(**FindCodec("turbo4"), 64), 4.25);
   EXPECT_DOUBLE_EQ(BitsPerValue(**FindCodec("turbo4"), 128), 4.125);
+  // The names count the paper's two scales; at other widths they weigh more or less.
+  EXPECT_DOUBLE_EQ(BitsPerValue(**FindCodec("turbo2.5"), 128), 2.5);
+  EXPECT_DOUBLE_EQ(BitsPerValue(**FindCodec("turbo3.5"), 128), 3.5);
+  EXPECT_DOUBLE_EQ(BitsPerValue(**FindCodec("turbo2.5"), 64), 2.75);
+  EXPECT_DOUBLE_EQ(BitsPerValue(**FindCodec("turbo_n5"), 128), 2.5);
+  EXPECT_DOUBLE_EQ(BitsPerValue(**FindCodec("turbo_n11"), 128), 3.625);
   // 34, 50 and 66 bytes for 128 values.
   EXPECT_EQ((*FindCodec("turbo2").value()).group_bytes(128), 128u * 34);
   EXPECT_EQ((*FindCodec("turbo3").value()).group_bytes(128), 128u * 50);

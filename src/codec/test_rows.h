@@ -35,6 +35,17 @@ inline std::vector<ScaleMode> ModesOf(const Codec& codec) {
 // block_frames_test.cc pins. Tests that demand quality of sparse rows ask this first.
 inline bool MixesWholeRow(const Codec& codec) { return codec.key_frame < Frame::kPlanar; }
 
+// Mean ||x - x^||^2 / ||x||^2 of Gaussian rows of width 128, matched scale; for baselines a bound.
+inline double ExpectedDistortion(const Codec& codec) {
+  const std::string name = codec.name;
+  if (codec.layout == Layout::kPlanes) return codec.code_bits == 2 ? .1188 : codec.code_bits == 3 ? .0338 : .0092;
+  if (name == "turbo2.5") return .0872;
+  if (name == "turbo3.5") return .0246;
+  if (name == "turbo_n5") return .0797;
+  if (name == "turbo_n11") return .0187;
+  return .01;
+}
+
 inline const char* SideName(Side side) { return side == Side::kKey ? "key" : "value"; }
 
 inline std::string Describe(const Codec& codec, int width, Side side, ScaleMode mode) {

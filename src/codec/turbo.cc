@@ -7,7 +7,6 @@
 // planar, iso, rotor: the same codes behind rotations of blocks of 2, 4 and 3 neighbours (docs/codecs.md), for comparison.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "base/half.h"
@@ -30,30 +29,6 @@ float Sum16(int n, Term term) {
   return lanes[0];
 }
 
-void SetField(uint8_t* group, Field field, int mask, int value) {
-  uint8_t& byte = group[field.byte];
-  byte = static_cast<uint8_t>((byte & ~(mask << field.shift)) | (value << field.shift));
-}
-
-int GetField(const uint8_t* group, Field field, int mask) { return (group[field.byte] >> field.shift) & mask; }
-
-template <int kBits>
-void SetCode(uint8_t* group, int width, Side side, int token, int coordinate, int code) {
-  const bool key = side == Side::kKey;
-  const int mask = kBits == 4 ? 15 : 3;
-  SetField(group, key ? KeyField(kBits, width, token, coordinate) : ValueField(kBits, width, token, coordinate), mask, code & mask);
-  if (kBits == 3) SetField(group, key ? KeyHighBit(width, token, coordinate) : ValueHighBit(width, token, coordinate), 1, code >> 2);
-}
-
-template <int kBits>
-int GetCode(const uint8_t* group, int width, Side side, int token, int coordinate) {
-  const bool key = side == Side::kKey;
-  const int mask = kBits == 4 ? 15 : 3;
-  const int low = GetField(group, key ? KeyField(kBits, width, token, coordinate) : ValueField(kBits, width, token, coordinate), mask);
-  if (kBits != 3) return low;
-  return low | GetField(group, key ? KeyHighBit(width, token, coordinate) : ValueHighBit(width, token, coordinate), 1) << 2;
-}
-
 template <int kBits>
 constexpr const float* Levels() {
   if constexpr (kBits == 2) return kLloydMax2.data();
@@ -68,47 +43,20 @@ constexpr const ByteLevels* IntegerLevels() {
   return &kLloydMax4Bytes;
 }
 
-void SetScale(uint8_t* group, int bits, int width, int token, uint16_t scale) {
-  uint8_t* at = group + ScalesOffset(bits, width) + 2 * token;
-  at[0] = static_cast<uint8_t>(scale & 0xff);
-  at[1] = static_cast<uint8_t>(scale >> 8);
-}
-
 template <int kBits>
 void EncodeInFrame(Frame frame, const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
-  const float* levels = Levels<kBits>();
-  const int zero_code = 1 << (kBits - 1);
   float y[kMaxHeadWidth];
-  float largest = 0.0f;
-  bool finite = true;
-  for (int i = 0; i < width; ++i) {
-    finite = finite && std::isfinite(row[i]);
-    largest = std::max(largest, std::fabs(row[i]));
+  int exponent = 0;
+  const RowKind kind = ScaleDown(row, width, y, &exponent);
+  if (kind != RowKind::kOrdinary) {
+    for (int i = 0; i < width; ++i) SetCode<kBits>(group, width, side, token, i, 1 << (kBits - 1));
+    return SetScale(group, kBits, width, token, kind == RowKind::kZero ? uint16_t{0} : kScaleNan);
   }
-  if (!finite || largest == 0.0f) {
-    for (int i = 0; i < width; ++i) SetCode<kBits>(group, width, side, token, i, zero_code);
-    SetScale(group, kBits, width, token, finite ? uint16_t{0} : kScaleNan);
-    return;
-  }
-  // A power of two keeps every sum in range for any finite row, exactly.
-  const int exponent = RowExponent(largest);
-  const float down = PowerOfTwo(-exponent);
-  for (int i = 0; i < width; ++i) y[i] = row[i] * down;
   Rotate(frame, y, width);
-
-  const float norm2 = Sum16(width, [&](int i) { return y[i] * y[i]; });
-  const float to_unit = std::sqrt(static_cast<float>(width) / norm2);
-  float c[kMaxHeadWidth];
-  for (int i = 0; i < width; ++i) {
-    const float t = y[i] * to_unit;
-    int code = 0;
-    for (int j = 0; j + 1 < (1 << kBits); ++j) code += t >= Threshold(levels[j], levels[j + 1]);
-    SetCode<kBits>(group, width, side, token, i, code);
-    c[i] = levels[code];
-  }
-  const float code_norm2 = Sum16(width, [&](int i) { return c[i] * c[i]; });
-  const float product = Sum16(width, [&](int i) { return c[i] * y[i]; });
-  SetScale(group, kBits, width, token, RowScale(mode, norm2, code_norm2, product, exponent));
+  uint8_t codes[kMaxHeadWidth];
+  const CodeSums sums = NearestLevels({Levels<kBits>(), size_t{1} << kBits}, y, width, codes);
+  for (int i = 0; i < width; ++i) SetCode<kBits>(group, width, side, token, i, codes[i]);
+  SetScale(group, kBits, width, token, RowScale(mode, sums.norm2, sums.code_norm2, sums.product, exponent));
 }
 
 template <int kBits, Frame kFrame>
@@ -118,16 +66,14 @@ void Encode(const float* row, int width, Side side, ScaleMode mode, uint8_t* gro
 
 template <int kBits>
 void DecodeInFrame(const uint8_t* group, int width, Side side, int token, float* row) {
-  const uint8_t* at = group + ScalesOffset(kBits, width) + 2 * token;
-  const float scale = F32FromScale(static_cast<uint16_t>(at[0] | at[1] << 8));
+  const float scale = F32FromScale(GetScale(group, kBits, width, token));
   for (int i = 0; i < width; ++i) row[i] = Levels<kBits>()[GetCode<kBits>(group, width, side, token, i)] * scale;
 }
 
 template <int kBits>
 void CopyRow(const uint8_t* from_group, int from_token, int width, Side side, uint8_t* to_group, int to_token) {
   for (int i = 0; i < width; ++i) SetCode<kBits>(to_group, width, side, to_token, i, GetCode<kBits>(from_group, width, side, from_token, i));
-  const size_t scales = ScalesOffset(kBits, width);
-  std::memcpy(to_group + scales + 2 * to_token, from_group + scales + 2 * from_token, 2);
+  SetScale(to_group, kBits, width, to_token, GetScale(from_group, kBits, width, from_token));
 }
 
 template <int kBits>
@@ -160,20 +106,53 @@ int RowExponent(float largest) { return std::max(std::ilogb(largest), -126); }
 
 float PowerOfTwo(int exponent) { return std::ldexp(1.0f, exponent); }
 
-uint16_t RowScale(ScaleMode mode, float norm2, float code_norm2, float product, int exponent) {
-  float scale = 0.0f;
+float RowScale(ScaleMode mode, float norm2, float code_norm2, float product) {
   switch (mode) {
     case ScaleMode::kMatched:
-      scale = std::sqrt(norm2 / code_norm2);
-      break;
+      return std::sqrt(norm2 / code_norm2);
     case ScaleMode::kUnbiased:
-      scale = norm2 / product;
-      break;
+      return norm2 / product;
     case ScaleMode::kLeastSquares:
-      scale = product / code_norm2;
-      break;
+      return product / code_norm2;
   }
+  return 0.0f;
+}
+
+uint16_t RowScale(ScaleMode mode, float norm2, float code_norm2, float product, int exponent) {
+  const float scale = RowScale(mode, norm2, code_norm2, product);
   return ScaleFromF32(std::min(std::ldexp(scale, exponent), std::numeric_limits<float>::max()));
+}
+
+RowKind ScaleDown(const float* row, int width, float* y, int* exponent) {
+  float largest = 0.0f;
+  bool finite = true;
+  for (int i = 0; i < width; ++i) {
+    finite = finite && std::isfinite(row[i]);
+    largest = std::max(largest, std::fabs(row[i]));
+  }
+  if (!finite) return RowKind::kDamaged;
+  if (largest == 0.0f) return RowKind::kZero;
+  *exponent = RowExponent(largest);
+  const float down = PowerOfTwo(-*exponent);
+  for (int i = 0; i < width; ++i) y[i] = row[i] * down;
+  return RowKind::kOrdinary;
+}
+
+CodeSums NearestLevels(std::span<const float> levels, const float* y, int width, uint8_t* codes) {
+  CodeSums sums;
+  sums.norm2 = Sum16(width, [&](int i) { return y[i] * y[i]; });
+  const float to_unit = std::sqrt(static_cast<float>(width) / sums.norm2);
+  float c[kMaxHeadWidth];
+  for (int i = 0; i < width; ++i) {
+    const float t = y[i] * to_unit;
+    int code = 0;
+    for (size_t j = 0; j + 1 < levels.size(); ++j) code += t >= Threshold(levels[j], levels[j + 1]);
+    codes[i] = static_cast<uint8_t>(code);
+    c[i] = levels[code];
+  }
+  sums.code_norm2 = Sum16(width, [&](int i) { return c[i] * c[i]; });
+  sums.product = Sum16(width, [&](int i) { return c[i] * y[i]; });
+  return sums;
 }
 
 extern const Codec kTurbo2Codec =

@@ -12,8 +12,9 @@ LEVELS = {
     3: [0.245094, 0.756005, 1.343909, 2.151946],
     4: [0.128395, 0.388048, 0.656759, 0.942340, 1.256231, 1.618046, 2.069017, 2.732590],
 }
+DIGIT_LEVELS = {5: [0.764568, 1.724147], 11: [0.367458, 0.752367, 1.178826, 1.692639, 2.425746]}
 FRAMES = {"q8_0_rot": ("hadamard", "hadamard64"), "q4_0_rot": ("hadamard", "hadamard64")}
-FRAMES.update({name: ("signed", "signed") for name in ("turbo2", "turbo3", "turbo4")})
+FRAMES.update({name: ("signed", "signed") for name in ("turbo2", "turbo3", "turbo4", "turbo_n5", "turbo_n11")})
 BLOCKS = {"planar": 2, "isofast": 4, "isofull": 4, "rotor": 3}
 FRAMES.update({f"{name}{bits}": (name, name) for name in ("planar", "rotor") for bits in (3, 4)})
 FRAMES.update({f"iso{bits}": ("isofast", "isofast") for bits in (3, 4)})
@@ -94,6 +95,37 @@ def turbo_row(group, b, w, key, t):
     scale = f32(u16(group, 16 * w * b + 2 * t) << 15)
     code = key_code if key else value_code
     return [scale * levels[code(group, b, w, t, i)] for i in range(w)]
+
+
+def bit_field(data, bits, j):
+    """Field j of a string of fields, lowest bits first."""
+    return int.from_bytes(data, "little") >> bits * j & (1 << bits) - 1
+
+
+def digits_row(group, base, w, t):
+    digits = 3 if base == 5 else 2
+    levels = [-x for x in reversed(DIGIT_LEVELS[base])] + [0.0] + DIGIT_LEVELS[base]
+    size = row_bytes(f"turbo_n{base}", w)
+    row = group[t * size : t * size + size]
+    scale = f32(u16(row, 0) << 15)
+    return [scale * levels[bit_field(row[2:], 7, i // digits) // base ** (i % digits) % base] for i in range(w)]
+
+
+def split_row(group, b, w, t):
+    size = row_bytes(f"turbo{b}.5", w)
+    row = group[t * size : t * size + size]
+    scale, side = f32(u16(row, 0) << 15), u16(row, 2)
+    e, m = side >> 7 & 15, side & 127
+    ratio = (1 + m / 128) * 2.0 ** (e - 14) if e else m / 128 * 2.0**-13
+    loud = [(a, c) for c in range(8) for a in range(c)][side >> 11]
+    parts = {}
+    at = 4
+    for name, count, bits, step in (("loud", w // 4, b + 1, scale), ("rest", w - w // 4, b, scale * ratio)):
+        levels = [-x for x in reversed(LEVELS[bits])] + LEVELS[bits]
+        codes = [bit_field(row[at:], bits, j) for j in range(count)]
+        parts[name] = inverse("signed", [step * levels[code] for code in codes])
+        at += count * bits // 8
+    return [parts["loud" if i // (w // 8) in loud else "rest"].pop(0) for i in range(w)]
 
 
 class Directions:
@@ -182,6 +214,10 @@ def decode(name, group, w, key, t):
         row = q8_0_row(group, w, t)
     elif name.startswith("q4_0"):
         row = q4_0_row(group, w, t)
+    elif name.startswith("turbo_n"):
+        row = digits_row(group, int(name[7:]), w, t)
+    elif name.endswith(".5"):
+        row = split_row(group, int(name[5]), w, t)
     else:
         row = turbo_row(group, code_bits(name), w, key, t)
     return inverse(FRAMES.get(name, (None, None))[0 if key else 1], row)
@@ -191,7 +227,17 @@ def code_bits(name):
     return int(name.removesuffix("_full")[-1])
 
 
+def row_bytes(name, w):
+    """Of codecs whose groups are rows."""
+    if name.startswith("turbo_n"):
+        fields = (w + 2) // 3 if name == "turbo_n5" else w // 2
+        return 2 + (7 * fields + 7) // 8
+    return 4 + w // 4 * (int(name[5]) + 1) // 8 + w * 3 // 4 * int(name[5]) // 8
+
+
 def group_bytes(name, w):
+    if name.startswith("turbo_n") or name.endswith(".5"):
+        return 128 * row_bytes(name, w)
     if FRAMES.get(name, ("hadamard",))[0] != "hadamard":
         return 16 * w * code_bits(name) + 256
     return {"f16": 256, "bf16": 256, "q8_0": 136, "q4_0": 72}[name.removesuffix("_rot")] * w
