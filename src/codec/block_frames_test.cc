@@ -120,7 +120,7 @@ TEST(BlockFrames, GaussianRowsDoNotTellThemApart) {
   }
 }
 
-// The table of docs/codecs.md: blocks fail on sparse rows, the Hadamard frame does not. 3 and 4 bits, matched scale; the study's figures,
+// The table of docs/block_rotations.md: blocks fail on sparse rows, the Hadamard frame does not. 3 and 4 bits, matched scale; the study's figures,
 // of which one fixed table may differ as one draw does.
 TEST(BlockFrames, SparseRowsTable) {
   struct Line {

@@ -4,7 +4,7 @@
 // with the scale s of ScaleMode (DRIVE, EDEN). The order of every sum is part of the specification: see Sum16.
 //
 // turbo2, turbo3, turbo4: TurboQuant_mse (arXiv 2504.19874, Algorithm 1), R = signs and Walsh-Hadamard.
-// planar, iso, rotor: the same codes behind rotations of blocks of 2, 4 and 3 neighbours (docs/codecs.md), for comparison.
+// planar, iso, rotor: the same codes behind rotations of blocks of 2, 4 and 3 neighbours (docs/block_rotations.md), for comparison.
 #include <algorithm>
 #include <cmath>
 #include <limits>

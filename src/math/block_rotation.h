@@ -1,6 +1,6 @@
 // Rotations that mix 2, 3 or 4 neighbouring coordinates only: the frames of the planar, rotor and iso codecs.
 //
-// Offered for comparison: on a row whose energy sits in few channels a block keeps it (docs/codecs.md has formulas, sources and figures).
+// Offered for comparison: on a row whose energy sits in few channels a block keeps it (docs/block_rotations.md has formulas, sources and figures).
 // One table a frame, fixed for all models, layers and heads, K and V, built here and read by every path: the CPU and GPU tables of
 // a public implementation differ, and prompts encoded by one and decoded by the other are noise.
 #ifndef SWIVEL_MATH_BLOCK_ROTATION_H_
