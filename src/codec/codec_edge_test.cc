@@ -45,8 +45,11 @@ TEST(Edge, ZeroRowsDecodeToExactZeros) {
 
 TEST(Edge, ConstantAndSparseRowsKeepTheirDirection) {
   ForEachCase([](const Codec& codec, int width, Side side, ScaleMode mode) {
-    // The angle to the codes: a single row of few distinct values may have up to twice the sin^2 of the Gaussian mean.
-    const double bound = 2 * test_rows::ExpectedDistortion(codec);
+    // A single row of few distinct values may have twice the noise of an isotropic one, and three times where the scale does not adapt:
+    // one magnitude everywhere lies far from the levels of turboprod3, and on a threshold of all four of polar's books.
+    const double factor = codec.layout == Layout::kRows ? 3.2 : 2.2;
+    const double bound =
+        codec.layout == Layout::kRows || codec.layout == Layout::kPlanes ? factor * test_rows::TypicalNoise(codec, side) : .02;
     for (float size : {1.0f, -3e-3f, 100.0f}) {
       std::vector<float> constant(width, size), spike(width, 0.0f), alternating(width);
       spike[width / 2] = size;
@@ -56,8 +59,8 @@ TEST(Edge, ConstantAndSparseRowsKeepTheirDirection) {
       for (const std::vector<float>& row : rows) {
         const std::vector<float> back = test_rows::RoundTrip(codec, row, side, mode);
         const double cosine = test_rows::Dot(row, back) / (test_rows::Norm(row) * test_rows::Norm(back));
-        ASSERT_LT(1 - cosine * cosine, bound) << size;
-        ASSERT_LT(test_rows::SquaredDistance(row, back) / test_rows::Dot(row, row), 1.1 * bound / (1 - bound)) << size;
+        ASSERT_LT(1 - cosine * cosine, bound / (1 + bound)) << size;
+        ASSERT_LT(test_rows::SquaredDistance(row, back) / test_rows::Dot(row, row), 1.1 * bound) << size;
       }
     }
   });
@@ -115,7 +118,9 @@ TEST(Edge, FiniteRowsStayFiniteOrBecomeVisiblyDamaged) {
       } else if (AllFinite(back) && !half_scale) {
         // cos^2 of the angle between a row and its codes; the norm is at most 1 / cos of it, in the unbiased mode.
         const double least = test_rows::MixesWholeRow(codec) ? 0.5 : 0.1;
-        ASSERT_LT(test_rows::Norm(back), 1.13 / std::sqrt(least) * test_rows::Norm(tricky.row)) << tricky.name;
+        ASSERT_LT(test_rows::Norm(back),
+                  1.13 / std::sqrt(least) * std::sqrt(1 + test_rows::TypicalNoise(codec, side)) * test_rows::Norm(tricky.row))
+            << tricky.name;
         ASSERT_GT(test_rows::Dot(back, tricky.row), least * test_rows::Dot(tricky.row, tricky.row)) << tricky.name;
       }
     }

@@ -1,11 +1,12 @@
 #include "codec/demote.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "base/half.h"
-#include "codec/planes.h"
+#include "codec/plane_rows.h"
 #include "codec/turbo.h"
 #include "math/codebook.h"
 
@@ -82,15 +83,16 @@ float ScaleFactor(const Codec& from, const Codec& to, ScaleMode mode, const int*
     cut_norm2 += counts[code] * cut * cut;
     product += counts[code] * level * cut;
   }
-  return RowScale(mode, static_cast<float>(norm2), static_cast<float>(cut_norm2), static_cast<float>(product));
+  return RowScale(mode, CodeSums{static_cast<float>(norm2), static_cast<float>(cut_norm2), static_cast<float>(product)});
 }
 
 }  // namespace
 
 Status CheckDemote(const Codec& from, const Codec& to) {
   const char* reason = nullptr;
-  if (from.layout != Layout::kPlanes || to.layout != Layout::kPlanes) {
-    reason = "both must be table codes, such as turbo4 and turbo3";
+  const auto is_lloyd_max = [](const Codec& codec) { return codec.layout == Layout::kPlanes && codec.nearest_levels; };
+  if (!is_lloyd_max(from) || !is_lloyd_max(to)) {
+    reason = "both must be Lloyd-Max table codes, such as turbo4 and turbo3";
   } else if (from.key_frame != to.key_frame || from.value_frame != to.value_frame) {
     reason = "they store rows in different frames";
   } else if (to.code_bits >= from.code_bits) {
@@ -112,18 +114,17 @@ void DemoteGroup(const Codec& from, const Codec& to, int width, Side side, Scale
                out + part * Bytes32(to.code_bits, width));
   }
   for (int token = 0; token < kGroupTokens; ++token) {
-    uint16_t stored = GetScale(group, from.code_bits, width, token);
-    const float scale = F32FromScale(stored);
-    if (scale > 0.0f && scale <= std::numeric_limits<float>::max()) {
+    float scale = GetPlaneScale(group, from.code_bits, width, token);
+    if (scale > 0.0f && std::isfinite(scale)) {
       int counts[16] = {};
       if (from.code_bits == 4) {
         CountCodes<4>(group, width, side, token, counts);
       } else {
         CountCodes<3>(group, width, side, token, counts);
       }
-      stored = ScaleFromF32(std::min(scale * ScaleFactor(from, to, mode, counts), std::numeric_limits<float>::max()));
+      scale = std::min(scale * ScaleFactor(from, to, mode, counts), std::numeric_limits<float>::max());
     }
-    SetScale(out, to.code_bits, width, token, stored);
+    SetPlaneScale(out, to.code_bits, width, token, ScaleFromF32(scale));
   }
 }
 

@@ -19,7 +19,8 @@
 
 namespace swivel {
 
-// kUnsupported with the reason unless both codecs are table codes (Layout::kPlanes) in the same frames and `to` has fewer bits.
+// kUnsupported with the reason unless both codecs are Lloyd-Max table codes (turbo, planar, iso, rotor) in the same frames and `to` has
+// fewer bits.
 Status CheckDemote(const Codec& from, const Codec& to);
 
 // What the top `to_bits` bits of a Lloyd-Max code of `from_bits` bits stand for, with the scale unchanged: 4 to 3, 4 to 2, 3 to 2.

@@ -60,41 +60,6 @@ inline Field ValueHighBit(int width, int token, int coordinate) {
   return {tile + 4 * (coordinate % 16) + token % 4, token % 32 / 4};
 }
 
-// The code of 2, 3 or 4 bits of one coordinate.
-template <int kBits>
-inline int GetCode(const uint8_t* group, int width, Side side, int token, int coordinate) {
-  const bool key = side == Side::kKey;
-  const Field low = key ? KeyField(kBits, width, token, coordinate) : ValueField(kBits, width, token, coordinate);
-  const int code = (group[low.byte] >> low.shift) & (kBits == 4 ? 15 : 3);
-  if constexpr (kBits != 3) return code;
-  const Field high = key ? KeyHighBit(width, token, coordinate) : ValueHighBit(width, token, coordinate);
-  return code | ((group[high.byte] >> high.shift) & 1) << 2;
-}
-
-template <int kBits>
-inline void SetCode(uint8_t* group, int width, Side side, int token, int coordinate, int code) {
-  const auto set = [group](Field field, int mask, int value) {
-    uint8_t& byte = group[field.byte];
-    byte = static_cast<uint8_t>((byte & ~(mask << field.shift)) | (value << field.shift));
-  };
-  const bool key = side == Side::kKey;
-  constexpr int kMask = kBits == 4 ? 15 : 3;
-  set(key ? KeyField(kBits, width, token, coordinate) : ValueField(kBits, width, token, coordinate), kMask, code & kMask);
-  if constexpr (kBits == 3) set(key ? KeyHighBit(width, token, coordinate) : ValueHighBit(width, token, coordinate), 1, code >> 2);
-}
-
-// The stored scale (e8m8) of a row.
-inline uint16_t GetScale(const uint8_t* group, int bits, int width, int token) {
-  const uint8_t* at = group + ScalesOffset(bits, width) + 2 * token;
-  return static_cast<uint16_t>(at[0] | at[1] << 8);
-}
-
-inline void SetScale(uint8_t* group, int bits, int width, int token, uint16_t scale) {
-  uint8_t* at = group + ScalesOffset(bits, width) + 2 * token;
-  at[0] = static_cast<uint8_t>(scale & 0xff);
-  at[1] = static_cast<uint8_t>(scale >> 8);
-}
-
 }  // namespace swivel
 
 #endif  // SWIVEL_CODEC_PLANES_H_

@@ -6,9 +6,8 @@
 // Larger fields are never written; decoding takes their digits modulo the base.
 #include <cstring>
 
-#include "base/half.h"
-#include "codec/bits.h"
 #include "codec/codec.h"
+#include "codec/rows.h"
 #include "codec/turbo.h"
 #include "math/codebook.h"
 
@@ -33,53 +32,37 @@ size_t RowBytes(int width) {
 }
 
 template <int kLevels>
-size_t GroupBytes(int width) {
-  return kGroupTokens * RowBytes<kLevels>(width);
-}
-
-template <int kLevels>
 void Encode(const float* row, int width, Side, ScaleMode mode, uint8_t* group, int token) {
   uint8_t* at = group + token * RowBytes<kLevels>(width);
+  std::memset(at, 0, RowBytes<kLevels>(width));
   float y[kMaxHeadWidth];
-  // One code more than the last digit of the last field may ask for.
+  // The last digits of the last field may lie behind the row: zeros.
   uint8_t codes[kMaxHeadWidth + 2] = {};
-  int exponent = 0;
-  const RowKind kind = ScaleDown(row, width, y, &exponent);
-  uint16_t scale = kind == RowKind::kZero ? uint16_t{0} : kScaleNan;
-  if (kind == RowKind::kOrdinary) {
-    Rotate(Frame::kSignedHadamard, y, width);
-    const CodeSums sums = NearestLevels({LevelsOf<kLevels>(), kLevels}, y, width, codes);
-    scale = RowScale(mode, sums.norm2, sums.code_norm2, sums.product, exponent);
-  } else {
+  const LoadedRow loaded = LoadRow(Frame::kSignedHadamard, row, width, y);
+  if (loaded.is_flat) {
     std::memset(codes, kLevels / 2, width);
+    PutScale(at, loaded.flat_scale);
+  } else {
+    const CodeSums sums = NearestLevels({LevelsOf<kLevels>(), kLevels}, y, width, codes);
+    PutScale(at, RowScale(mode, sums.norm2, sums.code_norm2, sums.product, loaded.exponent));
   }
-  PutU16(at, scale);
-  BitWriter bits(at + 2);
-  for (int i = 0; i < width; i += kDigits<kLevels>) {
-    uint32_t field = 0;
+  for (int i = 0, bit = 0; i < width; i += kDigits<kLevels>, bit += kFieldBits) {
+    int field = 0;
     for (int digit = kDigits<kLevels> - 1; digit >= 0; --digit) field = field * kLevels + codes[i + digit];
-    bits.Put(field, kFieldBits);
+    PutBits(at + 2, bit, kFieldBits, field);
   }
-  bits.Finish();
 }
 
 template <int kLevels>
 void Decode(const uint8_t* group, int width, Side, int token, float* row) {
   const uint8_t* at = group + token * RowBytes<kLevels>(width);
-  const float scale = F32FromScale(GetU16(at));
-  BitReader bits(at + 2);
-  for (int i = 0; i < width; i += kDigits<kLevels>) {
-    int field = bits.Get(kFieldBits);
+  const float scale = GetScale(at);
+  for (int i = 0, bit = 0; i < width; i += kDigits<kLevels>, bit += kFieldBits) {
+    int field = GetBits(at + 2, bit, kFieldBits);
     for (int digit = 0; digit < kDigits<kLevels> && i + digit < width; ++digit, field /= kLevels) {
       row[i + digit] = LevelsOf<kLevels>()[field % kLevels] * scale;
     }
   }
-}
-
-template <int kLevels>
-void CopyRow(const uint8_t* from_group, int from_token, int width, Side, uint8_t* to_group, int to_token) {
-  const size_t bytes = RowBytes<kLevels>(width);
-  std::memmove(to_group + to_token * bytes, from_group + from_token * bytes, bytes);
 }
 
 template <int kLevels>
@@ -95,10 +78,10 @@ constexpr Codec MakeRadix(CodecId id, const char* name, const char* summary, int
           true,
           nullptr,
           nullptr,
-          &GroupBytes<kLevels>,
+          &RowsGroupBytes<&RowBytes<kLevels>>,
           &Encode<kLevels>,
           &Decode<kLevels>,
-          &CopyRow<kLevels>};
+          &CopyRowBytes<&RowBytes<kLevels>>};
 }
 
 }  // namespace

@@ -19,9 +19,8 @@
 #include <cstring>
 #include <limits>
 
-#include "base/half.h"
-#include "codec/bits.h"
 #include "codec/codec.h"
+#include "codec/rows.h"
 #include "codec/turbo.h"
 #include "math/codebook.h"
 
@@ -100,14 +99,8 @@ size_t RowBytes(int width) {
   return kSideBytes + static_cast<size_t>(width) / 32 * (4 * kBits + 1);  // width / 4 codes of one bit more than kBits
 }
 
-template <int kBits>
-size_t GroupBytes(int width) {
-  return kGroupTokens * RowBytes<kBits>(width);
-}
-
 void PutCodes(const uint8_t* codes, int count, int bits, uint8_t* at) {
-  BitWriter writer(at);
-  for (int i = 0; i < count; ++i) writer.Put(codes[i], bits);
+  for (int i = 0; i < count; ++i) PutBits(at, bits * i, bits, codes[i]);
 }
 
 // kBits: of the codes that are not outliers.
@@ -118,29 +111,28 @@ void Encode(const float* row, int width, Side, ScaleMode mode, uint8_t* group, i
   const std::span<const float> levels[2] = {Levels<kBits + 1>(), Levels<kBits>()};
   float y[kMaxHeadWidth];
   uint8_t codes[2][kMaxHeadWidth];
-  int exponent = 0;
-  uint16_t side = 0;
-  const RowKind kind = ScaleDown(row, width, y, &exponent);
-  uint16_t scale = kind == RowKind::kZero ? uint16_t{0} : kScaleNan;
   for (int part : {0, 1}) std::memset(codes[part], static_cast<int>(levels[part].size() / 2), count[part]);
-  if (kind == RowKind::kOrdinary) {
+  const LoadedRow loaded = LoadRow(Frame::kNone, row, width, y);
+  uint16_t scale = loaded.flat_scale;
+  uint16_t side = 0;
+  if (!loaded.is_flat) {
     const Set set = ChooseOutliers(y, width);
     float parts[2][kMaxHeadWidth];
     ForEachChannel(set, width, [&](int i, int part, int place) { parts[part][place] = y[i]; });
     Rotate(Frame::kSignedHadamard, parts[0], count[0]);
     const CodeSums outliers = NearestLevels(levels[0], parts[0], count[0], codes[0]);
-    scale = RowScale(mode, outliers.norm2, outliers.code_norm2, outliers.product, exponent);
+    scale = RowScale(mode, outliers.norm2, outliers.code_norm2, outliers.product, loaded.exponent);
     Rotate(Frame::kSignedHadamard, parts[1], count[1]);
     int ratio = 0;
     if (std::any_of(parts[1], parts[1] + count[1], [](float x) { return x * x > 0.0f; })) {
       const CodeSums rest = NearestLevels(levels[1], parts[1], count[1], codes[1]);
       // Against the scale as stored, so that its rounding does not reach the rest.
-      const float stored = std::ldexp(F32FromScale(scale), -exponent);
-      ratio = stored > 0.0f ? RatioCode(RowScale(mode, rest.norm2, rest.code_norm2, rest.product) / stored) : 0;
+      const float stored = std::ldexp(F32FromScale(scale), -loaded.exponent);
+      ratio = stored > 0.0f ? RatioCode(RowScale(mode, rest) / stored) : 0;
     }
     side = static_cast<uint16_t>(ratio | set.Index() << 11);
   }
-  PutU16(at, scale);
+  PutScale(at, scale);
   PutU16(at + 2, side);
   PutCodes(codes[0], count[0], kBits + 1, at + kSideBytes);
   PutCodes(codes[1], count[1], kBits, at + kSideBytes + count[0] / 8 * (kBits + 1));
@@ -156,26 +148,34 @@ void Decode(const uint8_t* group, int width, Side, int token, float* row) {
     return;
   }
   float parts[2][kMaxHeadWidth];
-  const float scale = F32FromScale(GetU16(at));
+  const float scale = GetScale(at);
   const float rest_scale = scale * RatioOfCode(side & 0x7ff);
-  BitReader outliers(at + kSideBytes), rest(at + kSideBytes + count[0] / 8 * (kBits + 1));
-  for (int i = 0; i < count[0]; ++i) parts[0][i] = Levels<kBits + 1>()[outliers.Get(kBits + 1)] * scale;
-  for (int i = 0; i < count[1]; ++i) parts[1][i] = Levels<kBits>()[rest.Get(kBits)] * rest_scale;
+  const uint8_t* outliers = at + kSideBytes;
+  const uint8_t* rest = outliers + count[0] / 8 * (kBits + 1);
+  for (int i = 0; i < count[0]; ++i) parts[0][i] = Levels<kBits + 1>()[GetBits(outliers, (kBits + 1) * i, kBits + 1)] * scale;
+  for (int i = 0; i < count[1]; ++i) parts[1][i] = Levels<kBits>()[GetBits(rest, kBits * i, kBits)] * rest_scale;
   for (int part : {0, 1}) InverseRotate(Frame::kSignedHadamard, parts[part], count[part]);
   ForEachChannel(SetOfIndex(side >> 11), width, [&](int i, int part, int place) { row[i] = parts[part][place]; });
-}
-
-template <int kBits>
-void CopyRow(const uint8_t* from_group, int from_token, int width, Side, uint8_t* to_group, int to_token) {
-  const size_t bytes = RowBytes<kBits>(width);
-  std::memmove(to_group + to_token * bytes, from_group + from_token * bytes, bytes);
 }
 
 // The two parts have rotations of their own that change from row to row, so a decoded row is in the model's basis.
 template <int kBits>
 constexpr Codec MakeSplit(CodecId id, const char* name, const char* summary) {
-  return {id,   name,    summary, Frame::kNone,       Frame::kNone,   Layout::kRows,  kBits,          32,
-          true, nullptr, nullptr, &GroupBytes<kBits>, &Encode<kBits>, &Decode<kBits>, &CopyRow<kBits>};
+  return {id,
+          name,
+          summary,
+          Frame::kNone,
+          Frame::kNone,
+          Layout::kRows,
+          kBits,
+          32,
+          true,
+          nullptr,
+          nullptr,
+          &RowsGroupBytes<&RowBytes<kBits>>,
+          &Encode<kBits>,
+          &Decode<kBits>,
+          &CopyRowBytes<&RowBytes<kBits>>};
 }
 
 }  // namespace

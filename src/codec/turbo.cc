@@ -5,29 +5,20 @@
 //
 // turbo2, turbo3, turbo4: TurboQuant_mse (arXiv 2504.19874, Algorithm 1), R = signs and Walsh-Hadamard.
 // planar, iso, rotor: the same codes behind rotations of blocks of 2, 4 and 3 neighbours (docs/block_rotations.md), for comparison.
+#include "codec/turbo.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "base/half.h"
 #include "codec/codec.h"
-#include "codec/planes.h"
-#include "codec/turbo.h"
+#include "codec/plane_rows.h"
 #include "math/codebook.h"
+#include "math/lane_sum.h"
 
 namespace swivel {
 namespace {
-
-// Adds term(0) … term(n - 1) in 16 lanes, then the lanes as a tree: the order of a 512-bit register, so that kernels are bit-exact.
-template <class Term>
-float Sum16(int n, Term term) {
-  float lanes[16] = {};
-  for (int i = 0; i < n; ++i) lanes[i % 16] += term(i);
-  for (int half = 8; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  }
-  return lanes[0];
-}
 
 template <int kBits>
 constexpr const float* Levels() {
@@ -37,26 +28,21 @@ constexpr const float* Levels() {
 }
 
 template <int kBits>
-constexpr const ByteLevels* IntegerLevels() {
-  if constexpr (kBits == 2) return &kLloydMax2Bytes;
-  if constexpr (kBits == 3) return &kLloydMax3Bytes;
-  return &kLloydMax4Bytes;
+constexpr const IntegerBooks* IntegerLevels() {
+  if constexpr (kBits == 2) return &kLloydMax2Books;
+  if constexpr (kBits == 3) return &kLloydMax3Books;
+  return &kLloydMax4Books;
 }
 
 template <int kBits>
 void EncodeInFrame(Frame frame, const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
   float y[kMaxHeadWidth];
-  int exponent = 0;
-  const RowKind kind = ScaleDown(row, width, y, &exponent);
-  if (kind != RowKind::kOrdinary) {
-    for (int i = 0; i < width; ++i) SetCode<kBits>(group, width, side, token, i, 1 << (kBits - 1));
-    return SetScale(group, kBits, width, token, kind == RowKind::kZero ? uint16_t{0} : kScaleNan);
-  }
-  Rotate(frame, y, width);
+  const LoadedRow loaded = LoadRow(frame, row, width, y);
+  if (loaded.is_flat) return SetFlatRow<kBits>(group, width, side, token, loaded.flat_scale);
   uint8_t codes[kMaxHeadWidth];
   const CodeSums sums = NearestLevels({Levels<kBits>(), size_t{1} << kBits}, y, width, codes);
   for (int i = 0; i < width; ++i) SetCode<kBits>(group, width, side, token, i, codes[i]);
-  SetScale(group, kBits, width, token, RowScale(mode, sums.norm2, sums.code_norm2, sums.product, exponent));
+  SetPlaneScale(group, kBits, width, token, RowScale(mode, sums.norm2, sums.code_norm2, sums.product, loaded.exponent));
 }
 
 template <int kBits, Frame kFrame>
@@ -66,19 +52,7 @@ void Encode(const float* row, int width, Side side, ScaleMode mode, uint8_t* gro
 
 template <int kBits>
 void DecodeInFrame(const uint8_t* group, int width, Side side, int token, float* row) {
-  const float scale = F32FromScale(GetScale(group, kBits, width, token));
-  for (int i = 0; i < width; ++i) row[i] = Levels<kBits>()[GetCode<kBits>(group, width, side, token, i)] * scale;
-}
-
-template <int kBits>
-void CopyRow(const uint8_t* from_group, int from_token, int width, Side side, uint8_t* to_group, int to_token) {
-  for (int i = 0; i < width; ++i) SetCode<kBits>(to_group, width, side, to_token, i, GetCode<kBits>(from_group, width, side, from_token, i));
-  SetScale(to_group, kBits, width, to_token, GetScale(from_group, kBits, width, from_token));
-}
-
-template <int kBits>
-size_t GroupBytes(int width) {
-  return PlanesGroupBytes(kBits, width);
+  DecodePlaneRow<kBits>(Levels<kBits>(), group, width, side, token, row);
 }
 
 template <int kBits, Frame kFrame>
@@ -94,10 +68,10 @@ constexpr Codec MakeTable(CodecId id, const char* name, const char* summary) {
           true,
           Levels<kBits>(),
           IntegerLevels<kBits>(),
-          &GroupBytes<kBits>,
+          &PlaneGroupBytes<kBits>,
           &Encode<kBits, kFrame>,
           &DecodeInFrame<kBits>,
-          &CopyRow<kBits>};
+          &CopyPlaneRow<kBits>};
 }
 
 }  // namespace
@@ -106,41 +80,29 @@ int RowExponent(float largest) { return std::max(std::ilogb(largest), -126); }
 
 float PowerOfTwo(int exponent) { return std::ldexp(1.0f, exponent); }
 
-float RowScale(ScaleMode mode, float norm2, float code_norm2, float product) {
-  switch (mode) {
-    case ScaleMode::kMatched:
-      return std::sqrt(norm2 / code_norm2);
-    case ScaleMode::kUnbiased:
-      return norm2 / product;
-    case ScaleMode::kLeastSquares:
-      return product / code_norm2;
-  }
-  return 0.0f;
-}
-
-uint16_t RowScale(ScaleMode mode, float norm2, float code_norm2, float product, int exponent) {
-  const float scale = RowScale(mode, norm2, code_norm2, product);
-  return ScaleFromF32(std::min(std::ldexp(scale, exponent), std::numeric_limits<float>::max()));
-}
-
-RowKind ScaleDown(const float* row, int width, float* y, int* exponent) {
+LoadedRow LoadRow(Frame frame, const float* row, int width, float* y) {
   float largest = 0.0f;
   bool finite = true;
   for (int i = 0; i < width; ++i) {
     finite = finite && std::isfinite(row[i]);
     largest = std::max(largest, std::fabs(row[i]));
   }
-  if (!finite) return RowKind::kDamaged;
-  if (largest == 0.0f) return RowKind::kZero;
-  *exponent = RowExponent(largest);
-  const float down = PowerOfTwo(-*exponent);
+  if (!finite || largest == 0.0f) return {true, finite ? uint16_t{0} : kScaleNan, 0};
+  // A power of two keeps every sum in range for any finite row, exactly.
+  const int exponent = RowExponent(largest);
+  const float down = PowerOfTwo(-exponent);
   for (int i = 0; i < width; ++i) y[i] = row[i] * down;
-  return RowKind::kOrdinary;
+  Rotate(frame, y, width);
+  return {false, 0, exponent};
 }
 
 CodeSums NearestLevels(std::span<const float> levels, const float* y, int width, uint8_t* codes) {
+  const auto sum = [width](auto term) {
+    if (width % 16 == 0) return Sum16(width, term);
+    return Sum16((width + 15) / 16 * 16, [&](int i) { return i < width ? term(i) : 0.0f; });
+  };
   CodeSums sums;
-  sums.norm2 = Sum16(width, [&](int i) { return y[i] * y[i]; });
+  sums.norm2 = sum([y](int i) { return y[i] * y[i]; });
   const float to_unit = std::sqrt(static_cast<float>(width) / sums.norm2);
   float c[kMaxHeadWidth];
   for (int i = 0; i < width; ++i) {
@@ -150,9 +112,26 @@ CodeSums NearestLevels(std::span<const float> levels, const float* y, int width,
     codes[i] = static_cast<uint8_t>(code);
     c[i] = levels[code];
   }
-  sums.code_norm2 = Sum16(width, [&](int i) { return c[i] * c[i]; });
-  sums.product = Sum16(width, [&](int i) { return c[i] * y[i]; });
+  sums.code_norm2 = sum([&c](int i) { return c[i] * c[i]; });
+  sums.product = sum([&c, y](int i) { return c[i] * y[i]; });
   return sums;
+}
+
+float RowScale(ScaleMode mode, const CodeSums& sums) {
+  switch (mode) {
+    case ScaleMode::kMatched:
+      return std::sqrt(sums.norm2 / sums.code_norm2);
+    case ScaleMode::kUnbiased:
+      return sums.norm2 / sums.product;
+    case ScaleMode::kLeastSquares:
+      return sums.product / sums.code_norm2;
+  }
+  return 0.0f;
+}
+
+uint16_t RowScale(ScaleMode mode, float norm2, float code_norm2, float product, int exponent) {
+  const float scale = RowScale(mode, CodeSums{norm2, code_norm2, product});
+  return ScaleFromF32(std::min(std::ldexp(scale, exponent), std::numeric_limits<float>::max()));
 }
 
 extern const Codec kTurbo2Codec =

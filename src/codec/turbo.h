@@ -1,4 +1,4 @@
-// Scalar pieces of the encoders of table codes; the kernels share those that decide bytes, so that bytes agree on every target.
+// Scalar pieces of the turbo encoder that the kernels and other codecs share, so that bytes agree on every target.
 #ifndef SWIVEL_CODEC_TURBO_H_
 #define SWIVEL_CODEC_TURBO_H_
 
@@ -13,24 +13,25 @@ namespace swivel {
 int RowExponent(float largest);
 float PowerOfTwo(int exponent);
 
-// The scale of a row by its mode from norm2 = ||y||^2, code_norm2 = ||c||^2, product = <c, y>.
-float RowScale(ScaleMode mode, float norm2, float code_norm2, float product);
-// As it is stored (e8m8), times 2^exponent.
-uint16_t RowScale(ScaleMode mode, float norm2, float code_norm2, float product, int exponent);
+// A row as codecs with a scale of their own see it.
+struct LoadedRow {
+  bool is_flat;         // zeros, or a NaN or an infinity inside: there is nothing to code
+  uint16_t flat_scale;  // the e8m8 scale that says which: 0 or kScaleNan
+  int exponent;         // else: y = R (row 2^-exponent)
+};
+LoadedRow LoadRow(Frame frame, const float* row, int width, float* y);
 
-// What a row is before anything is encoded. A zero row gets the scale 0, a damaged one (NaN or an infinity inside) the scale NaN.
-enum class RowKind { kOrdinary, kZero, kDamaged };
-
-// y = row / 2^exponent with the largest value in [1, 2) (less for denormals): exact, and no sum of squares leaves the range of a float.
-// Sets y and exponent of ordinary rows only.
-RowKind ScaleDown(const float* row, int width, float* y, int* exponent);
-
-// The nearest of the ascending `levels` for each y_i sqrt(width) / ||y||, and the sums that RowScale wants. y must not be zero.
-// All sums run in 16 lanes, then as a tree: the order is part of the formats.
+// The nearest of the ascending `levels` for each y_i sqrt(width) / ||y||, and the sums that RowScale wants. y must not be zero. Sums run
+// as Sum16 adds, with zeros behind the row: the order is part of the formats.
 struct CodeSums {
-  float norm2, code_norm2, product;
+  float norm2, code_norm2, product;  // ||y||^2, ||c||^2, <c, y>
 };
 CodeSums NearestLevels(std::span<const float> levels, const float* y, int width, uint8_t* codes);
+
+// The scale of a row by its mode.
+float RowScale(ScaleMode mode, const CodeSums& sums);
+// The same as it is stored (e8m8), y already divided by 2^exponent.
+uint16_t RowScale(ScaleMode mode, float norm2, float code_norm2, float product, int exponent);
 
 }  // namespace swivel
 

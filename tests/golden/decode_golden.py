@@ -2,23 +2,27 @@
 
 usage: decode_golden.py FOLDER
 """
+import functools
 import math
 import pathlib
 import struct
 import sys
 
 LEVELS = {
+    1: [0.797885],
     2: [0.452780, 1.510418],
     3: [0.245094, 0.756005, 1.343909, 2.151946],
     4: [0.128395, 0.388048, 0.656759, 0.942340, 1.256231, 1.618046, 2.069017, 2.732590],
 }
 DIGIT_LEVELS = {5: [0.764568, 1.724147], 11: [0.367458, 0.752367, 1.178826, 1.692639, 2.425746]}
 FRAMES = {"q8_0_rot": ("hadamard", "hadamard64"), "q4_0_rot": ("hadamard", "hadamard64")}
-FRAMES.update({name: ("signed", "signed") for name in ("turbo2", "turbo3", "turbo4", "turbo_n5", "turbo_n11")})
 BLOCKS = {"planar": 2, "isofast": 4, "isofull": 4, "rotor": 3}
 FRAMES.update({f"{name}{bits}": (name, name) for name in ("planar", "rotor") for bits in (3, 4)})
 FRAMES.update({f"iso{bits}": ("isofast", "isofast") for bits in (3, 4)})
 FRAMES.update({f"iso{bits}_full": ("isofull", "isofull") for bits in (3, 4)})
+SIGNED = ("turbo", "polar", "rabitq")  # turbo2.5 and turbo3.5 excepted
+# Angles of polar at levels 2, 3 and 4; those above pi/4 mirror them.
+ANGLES = [[0.309756117, 0.633980240], [0.426249693, 0.674384998], [0.524214091, 0.705909406]]
 
 
 def splitmix64(counter):
@@ -97,34 +101,116 @@ def turbo_row(group, b, w, key, t):
     return [scale * levels[code(group, b, w, t, i)] for i in range(w)]
 
 
-def bit_field(data, bits, j):
-    """Field j of a string of fields, lowest bits first."""
-    return int.from_bytes(data, "little") >> bits * j & (1 << bits) - 1
+def rabitq_row(group, b, w, key, t):
+    scale = f32(u16(group, 16 * w * b + 2 * t) << 15)
+    code = key_code if key else value_code
+    return [scale * (2 * code(group, b, w, t, i) - 2**b + 1) / 2 ** (b - 1) for i in range(w)]
+
+
+class Row:
+    """The bytes of one row where rows stand one after the other."""
+
+    def __init__(self, group, t, size):
+        self.bytes = group[t * size : t * size + size]
+
+    def scale(self, number):
+        return f32(u16(self.bytes, 2 * number) << 15)
+
+    def bits(self, first, count):
+        return int.from_bytes(self.bytes, "little") >> first & (1 << count) - 1
+
+
+def rabitq1_row(group, w, t):
+    row = Row(group, t, 2 + w // 8)
+    return [row.scale(0) * (2 * row.bits(16 + i, 1) - 1) for i in range(w)]
+
+
+def normal(index):
+    """Entry `index` of the 576 x 576 Gaussian matrix, row by row."""
+    for attempt in range(64):
+        bits = splitmix64((0x514A4C << 32) + 64 * index + attempt)
+        u = ((bits >> 32) + 0.5) / 2**31 - 1
+        v = ((bits & 0xFFFFFFFF) + 0.5) / 2**31 - 1
+        s = u * u + v * v
+        if s < 1:
+            return u * math.sqrt(-2 * math.log(s) / s)
+
+
+@functools.cache
+def projection(w, orthogonal):
+    rows = [[normal(576 * i + j) for j in range(w)] for i in range(w)]
+    if not orthogonal:
+        return rows
+    done = []
+    for row in rows:
+        for _ in range(2):
+            for other in done:
+                along = sum(x * y for x, y in zip(row, other))
+                row = [x - along * y for x, y in zip(row, other)]
+        norm = math.sqrt(sum(x * x for x in row))
+        done.append([x / norm for x in row])
+    return done
+
+
+def signs_vector(row, first_bit, w, orthogonal):
+    """S^T signs / (sqrt(w) E|<s,u>|)."""
+    mean_abs = math.gamma(w / 2) / math.gamma((w + 1) / 2) / math.sqrt(math.pi) if orthogonal else math.sqrt(2 / math.pi)
+    total = [0.0] * w
+    for i, line in enumerate(projection(w, orthogonal)):
+        sign = 1 if row.bits(first_bit + i, 1) else -1
+        total = [x + sign * y for x, y in zip(total, line)]
+    return [x / (math.sqrt(w) * mean_abs) for x in total]
+
+
+def qjl_row(group, w, t, orthogonal):
+    row = Row(group, t, 2 + w // 8)
+    return [row.scale(0) * x for x in signs_vector(row, 16, w, orthogonal)]
+
+
+def turboprod_row(group, b, w, key, t, orthogonal):
+    row = Row(group, t, 4 + b * w // 8)
+    levels = [-x for x in reversed(LEVELS[b - 1])] + LEVELS[b - 1]
+    out = [row.scale(0) * levels[row.bits(32 + (b - 1) * i, b - 1)] for i in range(w)]
+    if key:
+        out = [x + row.scale(1) * y for x, y in zip(out, signs_vector(row, 32 + (b - 1) * w, w, orthogonal))]
+    return out
+
+
+def polar_row(group, w, t):
+    row = Row(group, t, w // 8 + (46 * w // 16 + 7) // 8)
+    out = []
+    for block in range(w // 16):
+        bit = w + 46 * block
+        parts = [4 * row.scale(block)]
+        for level, first in ((4, 44), (3, 40), (2, 32)):
+            book = ANGLES[level - 2] + [math.pi / 2 - x for x in reversed(ANGLES[level - 2])]
+            angles = [book[row.bits(bit + first + 2 * j, 2)] for j in range(len(parts))]
+            parts = [r * f(psi) for r, psi in zip(parts, angles) for f in (math.cos, math.sin)]
+        angles = [(row.bits(bit + 4 * j, 4) + 0.5) * math.pi / 8 for j in range(8)]
+        out += [r * f(psi) for r, psi in zip(parts, angles) for f in (math.cos, math.sin)]
+    return out
 
 
 def digits_row(group, base, w, t):
     digits = 3 if base == 5 else 2
     levels = [-x for x in reversed(DIGIT_LEVELS[base])] + [0.0] + DIGIT_LEVELS[base]
-    size = row_bytes(f"turbo_n{base}", w)
-    row = group[t * size : t * size + size]
-    scale = f32(u16(row, 0) << 15)
-    return [scale * levels[bit_field(row[2:], 7, i // digits) // base ** (i % digits) % base] for i in range(w)]
+    row = Row(group, t, row_bytes(f"turbo_n{base}", w))
+    return [row.scale(0) * levels[row.bits(16 + 7 * (i // digits), 7) // base ** (i % digits) % base] for i in range(w)]
 
 
 def split_row(group, b, w, t):
-    size = row_bytes(f"turbo{b}.5", w)
-    row = group[t * size : t * size + size]
-    scale, side = f32(u16(row, 0) << 15), u16(row, 2)
+    row = Row(group, t, row_bytes(f"turbo{b}.5", w))
+    scale, side = row.scale(0), row.bits(16, 16)
     e, m = side >> 7 & 15, side & 127
     ratio = (1 + m / 128) * 2.0 ** (e - 14) if e else m / 128 * 2.0**-13
     loud = [(a, c) for c in range(8) for a in range(c)][side >> 11]
     parts = {}
-    at = 4
+    bit = 32
     for name, count, bits, step in (("loud", w // 4, b + 1, scale), ("rest", w - w // 4, b, scale * ratio)):
         levels = [-x for x in reversed(LEVELS[bits])] + LEVELS[bits]
-        codes = [bit_field(row[at:], bits, j) for j in range(count)]
+        codes = [row.bits(bit + bits * j, bits) for j in range(count)]
         parts[name] = inverse("signed", [step * levels[code] for code in codes])
-        at += count * bits // 8
+        bit += count * bits
     return [parts["loud" if i // (w // 8) in loud else "rest"].pop(0) for i in range(w)]
 
 
@@ -214,13 +300,24 @@ def decode(name, group, w, key, t):
         row = q8_0_row(group, w, t)
     elif name.startswith("q4_0"):
         row = q4_0_row(group, w, t)
+    elif name.startswith("qjl"):
+        row = qjl_row(group, w, t, name.endswith("_orth"))
+    elif name.startswith("turboprod"):
+        row = turboprod_row(group, int(name[9]), w, key, t, name.endswith("_orth"))
+    elif name == "polar":
+        row = polar_row(group, w, t)
+    elif name == "rabitq1":
+        row = rabitq1_row(group, w, t)
+    elif name.startswith("rabitq"):
+        row = rabitq_row(group, int(name[-1]), w, key, t)
     elif name.startswith("turbo_n"):
         row = digits_row(group, int(name[7:]), w, t)
     elif name.endswith(".5"):
         row = split_row(group, int(name[5]), w, t)
     else:
         row = turbo_row(group, code_bits(name), w, key, t)
-    return inverse(FRAMES.get(name, (None, None))[0 if key else 1], row)
+    signed = ("signed", "signed") if name.startswith(SIGNED) and not name.endswith(".5") else (None, None)
+    return inverse(FRAMES.get(name, signed)[0 if key else 1], row)
 
 
 def code_bits(name):
@@ -236,9 +333,15 @@ def row_bytes(name, w):
 
 
 def group_bytes(name, w):
+    if name.startswith("turboprod"):
+        return 128 * (4 + w // 8 * int(name[9]))
+    if name.startswith("qjl") or name == "rabitq1":
+        return 128 * (2 + w // 8)
+    if name == "polar":
+        return 128 * (w // 8 + (46 * w // 16 + 7) // 8)
     if name.startswith("turbo_n") or name.endswith(".5"):
         return 128 * row_bytes(name, w)
-    if FRAMES.get(name, ("hadamard",))[0] != "hadamard":
+    if name.startswith(("turbo", "rabitq", "planar", "iso", "rotor")):
         return 16 * w * code_bits(name) + 256
     return {"f16": 256, "bf16": 256, "q8_0": 136, "q4_0": 72}[name.removesuffix("_rot")] * w
 
