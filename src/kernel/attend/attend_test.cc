@@ -161,7 +161,7 @@ class Problem {
 double Bound(const Case& c) {
   const bool integer_k = (*FindCodec(c.k))->layout == Layout::kPlanes;
   const bool integer_v = (*FindCodec(c.v))->layout == Layout::kPlanes;
-  return integer_v ? 0.025 : integer_k ? 0.015 : 1e-5;
+  return integer_v ? 0.025 : integer_k ? 0.017 : 1e-5;
 }
 
 void CheckAllTargets(const Case& c, MaskKind mask) {

@@ -60,7 +60,8 @@ SWIVEL_INLINE void PackCodes(I32x16 codes, int width, Side side, int token, int 
 }
 
 template <int kBits>
-SWIVEL_INLINE void EncodeTableRow(const float* levels, const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
+SWIVEL_INLINE void EncodeTableRow(const Codec& codec, const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
+  const float* levels = codec.levels;
   alignas(64) float y[kMaxHeadWidth];
   F32x16 largest16 = Zero();
   F32x16 not_finite16 = Zero();  // 0 * x is 0 or NaN
@@ -81,7 +82,7 @@ SWIVEL_INLINE void EncodeTableRow(const float* levels, const float* row, int wid
   const int exponent = RowExponent(largest);
   const F32x16 down = Set(PowerOfTwo(-exponent));
   for (int i = 0; i < width; i += 16) Store(y + i, Mul(Load(row + i), down));
-  RotateRow(Frame::kSignedHadamard, y, width);
+  RotateRow(codec.frame(side), y, width);
 
   F32x16 norm16 = Zero();
   for (int i = 0; i < width; i += 16) norm16 = Add(norm16, Mul(Load(y + i), Load(y + i)));
@@ -110,10 +111,10 @@ void EncodeRow(const Codec& codec, const float* row, int width, Side side, Scale
   if (codec.layout != Layout::kPlanes || !codec.nearest_levels) return codec.encode(row, width, side, mode, group, token);
   switch (codec.code_bits) {
     case 2:
-      return EncodeTableRow<2>(codec.levels, row, width, side, mode, group, token);
+      return EncodeTableRow<2>(codec, row, width, side, mode, group, token);
     case 3:
-      return EncodeTableRow<3>(codec.levels, row, width, side, mode, group, token);
+      return EncodeTableRow<3>(codec, row, width, side, mode, group, token);
     default:
-      return EncodeTableRow<4>(codec.levels, row, width, side, mode, group, token);
+      return EncodeTableRow<4>(codec, row, width, side, mode, group, token);
   }
 }

@@ -17,6 +17,7 @@
 #include "codec/turbo.h"
 #include "kernel/attend/attend.h"
 #include "kernel/kernels.h"
+#include "math/block_rotation.h"
 #include "math/codebook.h"
 #include "math/rotation.h"
 
