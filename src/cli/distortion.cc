@@ -196,7 +196,7 @@ void AddDistortion(CLI::App& app, int* exit_code) {
   command
       ->add_option("--vectors", arguments->vectors, fmt::format("Vectors of each source; of a file its first ones [{}]", kDefaultVectors))
       ->check(CLI::Range(1, 1 << 20));
-  command->add_option("--seed", arguments->seed, "Seed of vectors and queries")->capture_default_str();
+  command->add_option("--seed", arguments->seed, "Seed of vectors and queries")->capture_default_str()->check(CLI::NonNegativeNumber);
   command->add_option("--side", arguments->side, "k or v: store them as keys or as values")
       ->capture_default_str()
       ->check(CLI::IsMember({"k", "v"}));

@@ -76,17 +76,18 @@ struct Chart {
   explicit Chart(std::span<const DistortionRow> rows) {
     std::vector<const DistortionRow*> measured;
     for (const DistortionRow& row : rows) {
-      if (!row.mse) continue;
-      measured.push_back(&row);
-      const std::string family = CodecFamily(row.codec);
-      if (std::find(families.begin(), families.end(), family) == families.end()) families.push_back(family);
+      if (row.mse) measured.push_back(&row);
     }
     const bool any_low = std::any_of(measured.begin(), measured.end(), [](const auto* row) { return *row->bits <= kMostBits; });
     double low_bits = kMostBits, high_bits = 0;
     for (const DistortionRow* row : measured) {
       const bool fits = (!any_low || *row->bits <= kMostBits) && *row->mse > 0;
       (fits ? drawn : beyond).push_back(row);
-      if (fits) low_bits = std::min(low_bits, *row->bits), high_bits = std::max(high_bits, *row->bits);
+      if (!fits) continue;
+      low_bits = std::min(low_bits, *row->bits);
+      high_bits = std::max(high_bits, *row->bits);
+      const std::string family = CodecFamily(row->codec);
+      if (std::find(families.begin(), families.end(), family) == families.end()) families.push_back(family);
     }
     most_bits = std::max(2.0, std::ceil(2 * high_bits + 0.5) / 2);
     double least = std::pow(4, -high_bits), most = std::pow(4, -std::max(low_bits - 0.5, 0.0));
@@ -169,26 +170,49 @@ std::string Points(const Chart& chart, std::vector<Box> avoid) {
       path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", chart.X(*row->bits), chart.Y(*row->mse));
     if (members.size() > 1) svg += fmt::format("<path class=\"f\" style=\"--c:var(--c{})\" d=\"{}\"/>\n", family % kColors, path);
   }
+  // Codecs whose points cannot be told apart (rotations of one kind on Gaussian vectors) share one block of names.
   std::vector<const DistortionRow*> order = chart.drawn;
   std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) { return *a->mse > *b->mse; });
-  std::vector<LabelRequest> labels;
+  std::vector<std::vector<const DistortionRow*>> blocks;
   for (const DistortionRow* row : order) {
-    labels.push_back({chart.X(*row->bits), chart.Y(*row->mse), 6.6 * static_cast<double>(row->codec.size()) + 2, 13});
+    const auto same_place = [&](const std::vector<const DistortionRow*>& block) {
+      return std::fabs(chart.X(*block[0]->bits) - chart.X(*row->bits)) < kMarker &&
+             std::fabs(chart.Y(*block[0]->mse) - chart.Y(*row->mse)) < kMarker;
+    };
+    const auto block = std::find_if(blocks.begin(), blocks.end(), same_place);
+    if (block == blocks.end()) {
+      blocks.push_back({row});
+    } else {
+      block->push_back(row);
+    }
+  }
+  constexpr double kLine = 13, kLetter = 6.9;
+  std::vector<LabelRequest> labels;
+  for (const auto& block : blocks) {
+    size_t letters = 0;
+    for (const DistortionRow* row : block) letters = std::max(letters, row->codec.size());
+    labels.push_back({chart.X(*block[0]->bits), chart.Y(*block[0]->mse), kLetter * static_cast<double>(letters) + 2,
+                      kLine * static_cast<double>(block.size())});
   }
   const std::vector<LabelPlace> places = PlaceLabels(labels, kPlot, kMarker + 1, avoid);
   std::string markers;
-  for (size_t i = 0; i < order.size(); ++i) {
-    const DistortionRow& row = *order[i];
+  for (size_t i = 0; i < blocks.size(); ++i) {
     const Box& box = places[i].box;
     if (places[i].needs_line) {
-      svg += fmt::format("<path class=\"l\" d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\"/>", labels[i].x, labels[i].y,
+      svg += fmt::format("<path class=\"l\" d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\"/>\n", labels[i].x, labels[i].y,
                          std::clamp(labels[i].x, box.left, box.right), std::clamp(labels[i].y, box.top, box.bottom));
     }
-    markers += fmt::format(
-        "<g>{}<text class=\"n\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text><title>{}: {:.3f} bits, distortion {:.4g}, {:.2f} bits above "
-        "D(R)</title></g>\n",
-        Marker(chart.Family(row), labels[i].x, labels[i].y), box.left + 1, box.bottom - 3, Escape(row.codec), Escape(row.codec), *row.bits,
-        *row.mse, *row.bits + std::log2(*row.mse) / 2);
+    // Text right of its point begins there, text left of it ends there.
+    const bool left_of_point = box.right < labels[i].x;
+    for (size_t line = 0; line < blocks[i].size(); ++line) {
+      const DistortionRow& row = *blocks[i][line];
+      markers += fmt::format(
+          "<g>{}<text class=\"n\" x=\"{:.1f}\" y=\"{:.1f}\"{}>{}</text><title>{}: {:.3f} bits, distortion {:.4g}, {:.2f} bits above "
+          "D(R)</title></g>\n",
+          Marker(chart.Family(row), chart.X(*row.bits), chart.Y(*row.mse)), left_of_point ? box.right - 1 : box.left + 1,
+          box.top + kLine * static_cast<double>(line + 1) - 3, left_of_point ? " text-anchor=\"end\"" : "", Escape(row.codec),
+          Escape(row.codec), *row.bits, *row.mse, *row.bits + std::log2(*row.mse) / 2);
+    }
   }
   return svg + markers;
 }
@@ -216,13 +240,13 @@ std::string TableHtml(std::span<const DistortionRow> rows, Target target) {
                           Shown(row.bits, "{:.3f}"), Escape(row.reason));
       continue;
     }
-    const std::optional<double> percent = row.mse_err && *row.mse > 0 ? std::optional<double>(100 * *row.mse_err / *row.mse) : std::nullopt;
-    const std::optional<double> gap = *row.mse > 0 ? std::optional<double>(*row.bits + std::log2(*row.mse) / 2) : std::nullopt;
+    const std::string percent = row.mse_err && *row.mse > 0 ? fmt::format("{:.2f}", 100 * *row.mse_err / *row.mse) : "–";
+    const std::string gap = *row.mse > 0 ? fmt::format("{:.2f}", *row.bits + std::log2(*row.mse) / 2) : "–";
     html += fmt::format(
         "<tr><th>{}</th><td>{:.3f}</td><td>{:.3e}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</"
         "td><td>{}</td></tr>\n",
-        Escape(row.codec), *row.bits, *row.mse, Shown(percent, "{:.2f}"), Shown(gap, "{:.2f}"), Shown(row.mse_centered, "{:.3e}"),
-        Shown(row.ip_var_times_d, "{:.3e}"), Shown(row.ip_bias, "{:+.4f}"), Shown(row.softmax_kl, "{:.3e}"), Shown(row.encode_ns, "{:.0f}"),
+        Escape(row.codec), *row.bits, *row.mse, percent, gap, Shown(row.mse_centered, "{:.3e}"), Shown(row.ip_var_times_d, "{:.3e}"),
+        Shown(row.ip_bias, "{:+.4f}"), Shown(row.softmax_kl, "{:.3e}"), Shown(row.encode_ns, "{:.0f}"),
         Shown(row.encode_scalar_ns, "{:.0f}"), Shown(row.decode_ns, "{:.0f}"));
   }
   return html + "</tbody></table></div>\n";
