@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <utility>
 
 #include "base/version.h"
 #include "eval/label_layout.h"
@@ -164,7 +165,11 @@ std::string Points(const Chart& chart, std::vector<Box> avoid) {
     for (const DistortionRow* row : chart.drawn) {
       if (chart.Family(*row) == static_cast<int>(family)) members.push_back(row);
     }
-    std::stable_sort(members.begin(), members.end(), [](const auto* a, const auto* b) { return *a->bits < *b->bits; });
+    // A curve over rates: the best member at each.
+    std::stable_sort(members.begin(), members.end(),
+                     [](const auto* x, const auto* y) { return std::pair(*x->bits, *x->mse) < std::pair(*y->bits, *y->mse); });
+    members.erase(std::unique(members.begin(), members.end(), [](const auto* x, const auto* y) { return *x->bits == *y->bits; }),
+                  members.end());
     std::string path;
     for (const DistortionRow* row : members)
       path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", chart.X(*row->bits), chart.Y(*row->mse));
@@ -272,7 +277,7 @@ svg { width:100%; height:auto; display:block; }
 .f { stroke:var(--c); stroke-width:1.3; opacity:.45; fill:none; } .l { stroke:var(--soft); stroke-width:.8; fill:none; }
 .m { fill:var(--c); stroke:var(--page); stroke-width:1; }
 .n { fill:var(--ink); font:11.5px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; paint-order:stroke; stroke:var(--page); stroke-width:3px; stroke-linejoin:round; }
-.scroll { overflow-x:auto; } table { border-collapse:collapse; font-size:13px; font-variant-numeric:tabular-nums; margin-top:8px; }
+.scroll { overflow-x:auto; } .scroll svg { min-width:680px; } table { border-collapse:collapse; font-size:13px; font-variant-numeric:tabular-nums; margin-top:8px; }
 th, td { padding:3px 9px; text-align:right; border-bottom:1px solid var(--grid); white-space:nowrap; } thead th { white-space:normal; vertical-align:bottom; color:var(--soft); font-weight:600; }
 th:first-child, .why { text-align:left; } .why { color:var(--soft); white-space:normal; }
 </style></head><body>
@@ -305,7 +310,7 @@ std::string DistortionHtml(const std::vector<DistortionRow>& rows, Target target
         sections += fmt::format("<span><svg viewBox=\"0 0 16 16\">{}</svg>{}</span>", Marker(static_cast<int>(family), 8, 8),
                                 Escape(chart.families[family]));
       }
-      sections += "</div>\n" + ChartSvg(chart, title);
+      sections += "</div>\n<div class=\"scroll\">" + ChartSvg(chart, title) + "</div>\n";
     }
     if (!chart.beyond.empty()) {
       std::string names;

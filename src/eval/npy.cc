@@ -21,8 +21,6 @@ static_assert(std::endian::native == std::endian::little, "values are copied as 
 
 constexpr char kMagic[] = "\x93NUMPY";
 constexpr size_t kMagicBytes = 6;
-// numpy itself refuses longer ones by default: a header is a short dictionary.
-constexpr size_t kMostHeaderBytes = 10000;
 
 struct Header {
   std::string type;
@@ -147,6 +145,51 @@ void Convert(const std::string& bytes, size_t value_bytes, std::vector<float>* v
 
 }  // namespace
 
+// Magic, version, length of the header (two bytes in version 1, four in 2 and 3), header, values.
+StatusOr<NpyLayout> ParseNpyHeader(std::string_view start, uint64_t file_bytes) {
+  if (start.size() < 10 || start.substr(0, kMagicBytes) != std::string_view(kMagic, kMagicBytes)) {
+    return Status::Invalid("is not a .npy file");
+  }
+  const auto byte = [&](size_t at) { return static_cast<size_t>(static_cast<unsigned char>(start[at])); };
+  const size_t version = byte(6);
+  if (version < 1 || version > 3) return Status::Unsupported(fmt::format("has version {} of the .npy format; 1 to 3 are read", version));
+  size_t header_bytes = byte(8) | byte(9) << 8, header_begin = 10;
+  if (version > 1) {
+    if (start.size() < 12) return Status::Invalid("ends in its header");
+    header_bytes |= byte(10) << 16 | byte(11) << 24;
+    header_begin = 12;
+  }
+  if (header_bytes > kMostNpyHeaderBytes) {
+    return Status::Invalid(fmt::format("has a header of {} bytes; at most {} are read", header_bytes, kMostNpyHeaderBytes));
+  }
+  if (start.size() - header_begin < header_bytes) return Status::Invalid("ends in its header");
+  const std::optional<Header> header = HeaderReader(start.substr(header_begin, header_bytes)).Read();
+  if (!header) return Status::Invalid("has a damaged header");
+
+  NpyLayout layout;
+  layout.begin = header_begin + header_bytes;
+  layout.value_bytes = header->type == "<f2" ? 2 : header->type == "<f4" ? 4 : header->type == "<f8" ? 8 : 0;
+  if (layout.value_bytes == 0) {
+    return Status::Unsupported(
+        fmt::format("holds values of type '{}'; '<f2', '<f4' and '<f8' (float16, float32, float64) are read", header->type));
+  }
+  if (header->fortran_order) return Status::Unsupported("is in Fortran order; save numpy.ascontiguousarray(x)");
+  const std::string shape = ShapeText(header->shape);
+  if (header->shape.size() != 2) {
+    return Status::Unsupported(fmt::format("has shape {}; two dimensions are read: vectors, values", shape));
+  }
+  layout.rows = header->shape[0];
+  layout.columns = header->shape[1];
+  const uint64_t follow = file_bytes - std::min<uint64_t>(file_bytes, layout.begin);
+  uint64_t bytes = 0;
+  if (__builtin_mul_overflow(layout.rows, layout.columns, &bytes) || __builtin_mul_overflow(bytes, layout.value_bytes, &bytes) ||
+      bytes != follow) {
+    return Status::Invalid(fmt::format("says shape {} of '{}', but {} bytes follow its header", shape, header->type, follow));
+  }
+  if (bytes == 0) return Status::Invalid(fmt::format("has shape {}: no values", shape));
+  return layout;
+}
+
 StatusOr<NpyMatrix> ReadNpy(const std::string& path, size_t most_rows) {
   struct stat info = {};
   if (stat(path.c_str(), &info) != 0) {
@@ -156,65 +199,24 @@ StatusOr<NpyMatrix> ReadNpy(const std::string& path, size_t most_rows) {
   if (!S_ISREG(info.st_mode)) return Status::Invalid(fmt::format("'{}' is not a regular file", path));
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
   if (file == nullptr) return Status::Io(fmt::format("'{}' cannot be read: {}", path, std::strerror(errno)));
-  const auto file_bytes = static_cast<uint64_t>(info.st_size);
-
-  // Magic, version, length of the header (two bytes in version 1, four in 2 and 3), header, values.
-  unsigned char start[12] = {};
-  if (std::fread(start, 1, 10, file.get()) != 10 || std::memcmp(start, kMagic, kMagicBytes) != 0) {
-    return Status::Invalid(fmt::format("'{}' is not a .npy file", path));
-  }
-  if (start[6] < 1 || start[6] > 3) {
-    return Status::Unsupported(fmt::format("'{}' has version {} of the .npy format; 1 to 3 are read", path, start[6]));
-  }
-  size_t header_bytes = static_cast<size_t>(start[8] | start[9] << 8), begin = 10;
-  if (start[6] > 1) {
-    if (std::fread(start + 10, 1, 2, file.get()) != 2) return Status::Invalid(fmt::format("'{}' ends in its header", path));
-    header_bytes |= static_cast<size_t>(start[10]) << 16 | static_cast<size_t>(start[11]) << 24;
-    begin = 12;
-  }
-  if (header_bytes > kMostHeaderBytes) {
-    return Status::Invalid(fmt::format("'{}' has a header of {} bytes; at most {} are read", path, header_bytes, kMostHeaderBytes));
-  }
-  std::string text(header_bytes, '\0');
-  if (std::fread(text.data(), 1, header_bytes, file.get()) != header_bytes) {
-    return Status::Invalid(fmt::format("'{}' ends in its header", path));
-  }
-  const std::optional<Header> header = HeaderReader(text).Read();
-  if (!header) return Status::Invalid(fmt::format("'{}' has a damaged header", path));
-
-  const size_t value_bytes = header->type == "<f2" ? 2 : header->type == "<f4" ? 4 : header->type == "<f8" ? 8 : 0;
-  if (value_bytes == 0) {
-    return Status::Unsupported(
-        fmt::format("'{}' holds values of type '{}'; '<f2', '<f4' and '<f8' (float16, float32, float64) are read", path, header->type));
-  }
-  if (header->fortran_order) {
-    return Status::Unsupported(fmt::format("'{}' is in Fortran order; save numpy.ascontiguousarray(x)", path));
-  }
-  if (header->shape.size() != 2) {
-    return Status::Unsupported(fmt::format("'{}' has shape {}; two dimensions are read: vectors, values", path, ShapeText(header->shape)));
-  }
-  const uint64_t rows = header->shape[0], columns = header->shape[1];
-  uint64_t bytes = 0;
-  if (__builtin_mul_overflow(rows, columns, &bytes) || __builtin_mul_overflow(bytes, value_bytes, &bytes) ||
-      bytes != file_bytes - std::min<uint64_t>(file_bytes, begin + header_bytes)) {
-    return Status::Invalid(fmt::format("'{}' says shape {} of '{}', but {} bytes follow its header", path, ShapeText(header->shape),
-                                       header->type, file_bytes - std::min<uint64_t>(file_bytes, begin + header_bytes)));
-  }
-  if (bytes == 0) return Status::Invalid(fmt::format("'{}' has shape {}: no values", path, ShapeText(header->shape)));
+  std::string start(12 + kMostNpyHeaderBytes, '\0');
+  start.resize(std::fread(start.data(), 1, start.size(), file.get()));
+  StatusOr<NpyLayout> layout = ParseNpyHeader(start, static_cast<uint64_t>(info.st_size));
+  if (!layout.ok()) return Status(layout.status().code(), fmt::format("'{}' {}", path, layout.status().message()));
 
   NpyMatrix matrix;
-  matrix.file_rows = rows;
-  matrix.rows = std::min<size_t>(rows, most_rows);
-  matrix.columns = columns;
+  matrix.file_rows = layout->rows;
+  matrix.rows = std::min(layout->rows, most_rows);
+  matrix.columns = layout->columns;
   // The file has as many values as it says, so what is reserved is bounded by its size.
   matrix.values.reserve(matrix.rows * matrix.columns);
-  std::string row(columns * value_bytes, '\0');
-  for (size_t i = 0; i < matrix.rows; ++i) {
-    if (std::fread(row.data(), 1, row.size(), file.get()) != row.size()) {
-      return Status::Io(fmt::format("'{}' could not be read to its end", path));
-    }
-    Convert(row, value_bytes, &matrix.values);
+  std::string row(matrix.columns * layout->value_bytes, '\0');
+  bool good = std::fseek(file.get(), static_cast<long>(layout->begin), SEEK_SET) == 0;
+  for (size_t i = 0; i < matrix.rows && good; ++i) {
+    good = std::fread(row.data(), 1, row.size(), file.get()) == row.size();
+    Convert(row, layout->value_bytes, &matrix.values);
   }
+  if (!good) return Status::Io(fmt::format("'{}' could not be read to its end", path));
   return matrix;
 }
 

@@ -6,13 +6,28 @@
 #define SWIVEL_EVAL_NPY_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
 
 namespace swivel {
+
+// Where the values of a file are and what they are like.
+struct NpyLayout {
+  size_t value_bytes = 0;  // 2, 4 or 8
+  size_t rows = 0, columns = 0;
+  size_t begin = 0;  // of the values in the file
+};
+inline constexpr size_t kMostNpyHeaderBytes = 10000;  // numpy itself refuses longer ones by default: a header is a short dictionary
+
+// `start` holds the first bytes of a file of `file_bytes`: all of it, or at least 12 + kMostNpyHeaderBytes. Errors as of ReadNpy; their
+// messages begin with a verb, for the name of the file to be put before it. rows * columns * value_bytes is what follows the header, and
+// not 0.
+StatusOr<NpyLayout> ParseNpyHeader(std::string_view start, uint64_t file_bytes);
 
 struct NpyMatrix {
   size_t file_rows = 0;          // what the file holds
