@@ -28,7 +28,7 @@ namespace {
 constexpr size_t kDefaultVectors = 32768;
 
 struct Arguments {
-  std::string codecs = "all", widths, side = "k", scale = "matched", format = "md", html;
+  std::string codecs = "all", widths, side = "k", scale, format = "md", html;
   std::vector<std::string> sources = {"gaussian"};
   size_t vectors = 0;  // 0: kDefaultVectors
   uint64_t seed = 1;
@@ -140,9 +140,9 @@ Status Distortion(const Arguments& arguments) {
 
   DistortionOptions options;
   options.side = arguments.side == "k" ? Side::kKey : Side::kValue;
-  options.scale = arguments.scale == "unbiased" ? ScaleMode::kUnbiased
-                  : arguments.scale == "ls"     ? ScaleMode::kLeastSquares
-                                                : ScaleMode::kMatched;
+  for (const ScaleMode mode : {ScaleMode::kMatched, ScaleMode::kUnbiased, ScaleMode::kLeastSquares}) {
+    if (arguments.scale == ScaleModeName(mode)) options.scale = mode;
+  }
   options.target = *target;
   options.time = !arguments.no_time;
   Progress progress;
@@ -200,8 +200,9 @@ void AddDistortion(CLI::App& app, int* exit_code) {
   command->add_option("--side", arguments->side, "k or v: store them as keys or as values")
       ->capture_default_str()
       ->check(CLI::IsMember({"k", "v"}));
-  command->add_option("--scale", arguments->scale, "Scale of a row, for codecs that have the choice: matched, unbiased or ls")
-      ->capture_default_str()
+  command
+      ->add_option("--scale", arguments->scale,
+                   "Scale of a row, for codecs that have the choice: matched, unbiased or ls [what a cache takes]")
       ->check(CLI::IsMember({"matched", "unbiased", "ls"}));
   command->add_flag("--no-time", arguments->no_time, "Do not measure times: the output then depends on the arguments only");
   command->add_option("-o,--output", arguments->format, "md, csv or json")

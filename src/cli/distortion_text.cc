@@ -84,18 +84,17 @@ std::string DistortionMarkdown(const std::vector<DistortionRow>& rows, Target ta
                     "ip bias", "softmax KL", "±%",  "encode ns", "scalar",       "decode ns"};
     std::string reasons;
     size_t end = begin;
-    std::string scale = "none of these codecs has a choice of scale";
     for (; end < rows.size() && rows[end].source == first.source && rows[end].width == first.width; ++end) {
       const DistortionRow& row = rows[end];
-      if (row.scale) scale = fmt::format("scale {}", ScaleModeName(*row.scale));
       table.rows.push_back({row.codec, Shown(row.bits, "{:.3f}"), Shown(row.mse, "{:.3e}"), Percent(row.mse_err, row.mse),
                             Shown(row.mse_centered, "{:.3e}"), Shown(row.ip_var_times_d, "{:.3e}"), Shown(row.ip_bias, "{:+.4f}"),
                             Shown(row.softmax_kl, "{:.3e}"), Percent(row.softmax_kl_err, row.softmax_kl), Shown(row.encode_ns, "{:.0f}"),
                             Shown(row.encode_scalar_ns, "{:.0f}"), Shown(row.decode_ns, "{:.0f}")});
       if (!row.reason.empty()) reasons += fmt::format("{}: not measured: {}\n", row.codec, row.reason);
     }
-    text += fmt::format("{}### {}, d = {}: {} vectors as {}, {}\n\n", begin == 0 ? "" : "\n", first.source, first.width, first.vectors,
-                        first.side == Side::kKey ? "keys" : "values", scale);
+    const std::string scale = ScaleNames({&rows[begin], end - begin});
+    text += fmt::format("{}### {}, d = {}: {} vectors as {}{}\n\n", begin == 0 ? "" : "\n", first.source, first.width, first.vectors,
+                        first.side == Side::kKey ? "keys" : "values", scale.empty() ? "" : ", scale " + scale);
     text += table.Markdown() + (reasons.empty() ? "" : "\n" + reasons);
     begin = end;
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,8 @@ namespace swivel {
 
 struct DistortionOptions {
   Side side = Side::kKey;
-  ScaleMode scale = ScaleMode::kMatched;  // of codecs that have a choice
-  Target target = Target::kPortable;      // of the encoding that is measured and timed
+  std::optional<ScaleMode> scale;     // of codecs that have a choice; without: what a cache takes when its spec names none
+  Target target = Target::kPortable;  // of the encoding that is measured and timed
   bool time = true;
 };
 
@@ -39,6 +40,9 @@ struct DistortionRow {
   std::optional<double> encode_ns, encode_scalar_ns, decode_ns;  // a vector
   std::string reason;
 };
+
+// The scale modes of rows, each once: "matched", "matched, unbiased", "" when no codec has a choice.
+std::string ScaleNames(std::span<const DistortionRow> rows);
 
 // Vectors with what all codecs share: norms, queries and exact products.
 class DistortionMeter {

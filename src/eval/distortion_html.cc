@@ -297,10 +297,8 @@ std::string DistortionHtml(const std::vector<DistortionRow>& rows, Target target
     const DistortionRow& first = rows[begin];
     const std::string title = fmt::format("{}, d = {}", first.source, first.width);
     navigation += fmt::format("<a href=\"#s{}\">{}</a>\n", number, Escape(title));
-    std::string scale;
-    for (const DistortionRow& row : group) {
-      if (row.scale) scale = fmt::format(", scale of a row: {}", ScaleModeName(*row.scale));
-    }
+    std::string scale = ScaleNames(group);
+    if (!scale.empty()) scale = ", scale of a row: " + scale;
     sections += fmt::format("<section id=\"s{}\"><h2>{}</h2>\n<p>{} vectors stored as {}{}</p>\n", number, Escape(title), first.vectors,
                             first.side == Side::kKey ? "keys" : "values", scale);
     const Chart chart(group);
