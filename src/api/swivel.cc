@@ -88,7 +88,7 @@ Status CreateCache(const swivel_cache_params& params, swivel_cache** cache) {
     shape.num_heads = params.num_kv_heads;
     shape.num_cells = params.num_cells;
     const swivel::Codec& codec = swivel::GetCodec(spec->CodecFor(side, params.layer, params.num_layers));
-    auto store = swivel::GroupStore::Create(codec, side, spec->ScaleFor(side), shape);
+    auto store = swivel::GroupStore::Create(codec, side, spec->ScaleFor(side, codec), shape);
     if (!store.ok()) return store.status();
     (side == swivel::Side::kKey ? created->k : created->v) = std::move(*store);
   }

@@ -1,4 +1,5 @@
-// Small reproducible random numbers: the same values on every machine and compiler.
+// Small reproducible random numbers. Integers and uniform numbers are the same on every machine; normal ones to the last bit of the C
+// library's log and cos, which is enough for tests. Formats use SplitMix64 or math/projection.h.
 #ifndef SWIVEL_BASE_RANDOM_H_
 #define SWIVEL_BASE_RANDOM_H_
 

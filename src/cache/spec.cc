@@ -22,7 +22,7 @@ Status SetCodec(std::string_view name, CodecId* id) {
   return Status();
 }
 
-Status SetScale(std::string_view name, ScaleMode* mode) {
+Status SetScale(std::string_view name, std::optional<ScaleMode>* mode) {
   StatusOr<ScaleMode> found = FindScaleMode(name);
   if (!found.ok()) return found.status();
   *mode = *found;
@@ -81,8 +81,8 @@ CodecId CacheSpec::CodecFor(Side side, int ordinal, int num_layers) const {
 std::string CacheSpec::ToString() const {
   std::string text = std::string("k=") + GetCodec(k).name + ",v=" + GetCodec(v).name;
   if (boundary_layers > 0) text += ",boundary=" + std::to_string(boundary_layers) + ":" + GetCodec(boundary_codec).name;
-  if (k_scale != ScaleMode::kMatched) text += std::string(",k_scale=") + ScaleModeName(k_scale);
-  if (v_scale != ScaleMode::kMatched) text += std::string(",v_scale=") + ScaleModeName(v_scale);
+  if (k_scale) text += std::string(",k_scale=") + ScaleModeName(*k_scale);
+  if (v_scale) text += std::string(",v_scale=") + ScaleModeName(*v_scale);
   return text;
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,9 @@ TEST(Spec, ABareCodecSetsBothSides) {
     EXPECT_EQ(spec.k, codec->id);
     EXPECT_EQ(spec.v, codec->id);
     EXPECT_EQ(spec.boundary_layers, 0);
-    EXPECT_EQ(spec.k_scale, ScaleMode::kMatched);
+    EXPECT_FALSE(spec.k_scale || spec.v_scale);
+    EXPECT_EQ(spec.ScaleFor(Side::kKey, *codec), codec->default_scale);
+    EXPECT_EQ(spec.ScaleFor(Side::kValue, *codec), codec->default_scale);
   }
 }
 
@@ -35,8 +38,8 @@ TEST(Spec, ItemsSetWhatTheyName) {
   EXPECT_EQ(spec.v, CodecId::kTurbo2);
   EXPECT_EQ(spec.boundary_layers, 3);
   EXPECT_EQ(spec.boundary_codec, CodecId::kQ8_0Rot);
-  EXPECT_EQ(spec.ScaleFor(Side::kKey), ScaleMode::kUnbiased);
-  EXPECT_EQ(spec.ScaleFor(Side::kValue), ScaleMode::kLeastSquares);
+  EXPECT_EQ(spec.ScaleFor(Side::kKey, GetCodec(spec.k)), ScaleMode::kUnbiased);
+  EXPECT_EQ(spec.ScaleFor(Side::kValue, GetCodec(spec.v)), ScaleMode::kLeastSquares);
   const CacheSpec both = ParseOrDie("turbo3,scale=unbiased");
   EXPECT_EQ(both.k_scale, ScaleMode::kUnbiased);
   EXPECT_EQ(both.v_scale, ScaleMode::kUnbiased);
@@ -57,8 +60,9 @@ TEST(Spec, CanonicalTextRoundTrips) {
   for (const Codec* k : AllCodecs()) {
     for (const Codec* v : AllCodecs()) {
       for (int boundary : {0, 1, 1000}) {
-        for (ScaleMode k_scale : {ScaleMode::kMatched, ScaleMode::kUnbiased, ScaleMode::kLeastSquares}) {
-          for (ScaleMode v_scale : {ScaleMode::kMatched, ScaleMode::kLeastSquares}) {
+        for (std::optional<ScaleMode> k_scale :
+             {std::optional<ScaleMode>(), std::optional(ScaleMode::kMatched), std::optional(ScaleMode::kUnbiased)}) {
+          for (std::optional<ScaleMode> v_scale : {std::optional<ScaleMode>(), std::optional(ScaleMode::kLeastSquares)}) {
             CacheSpec spec;
             spec.k = k->id;
             spec.v = v->id;

@@ -40,7 +40,8 @@ enum class CodecId : uint8_t {
 };
 
 // How the bytes of a group are arranged; see docs/formats.md and the codec's own file.
-enum class Layout : uint8_t { kF16, kBf16, kQ8_0, kQ4_0, kPlanes };
+// kRows: rows one after the other, [token][row bytes]; only the codec's own functions read them.
+enum class Layout : uint8_t { kF16, kBf16, kQ8_0, kQ4_0, kPlanes, kRows };
 
 struct Codec {
   CodecId id;
@@ -51,8 +52,8 @@ struct Codec {
   int code_bits;       // bits of a code; 16 for f16 and bf16
   int width_multiple;  // the head width must be a multiple of this
   bool has_scale_mode;
-  const float* levels;  // kPlanes: the 2^code_bits code values, ascending; else null
-  const ByteLevels* byte_levels;  // kPlanes: the same for integer kernels; else null
+  const float* levels;        // kPlanes: the 2^code_bits code values, ascending; else null
+  const IntegerBooks* books;  // kPlanes: the same for integer kernels; else null
 
   Frame frame(Side side) const { return side == Side::kKey ? key_frame : value_frame; }
 
@@ -65,6 +66,12 @@ struct Codec {
   void (*decode_in_frame)(const uint8_t* group, int width, Side side, int token, float* row);
   // Copies one packed row without decoding it. The groups may be the same.
   void (*copy_row)(const uint8_t* from_group, int from_token, int width, Side side, uint8_t* to_group, int to_token);
+
+  // kPlanes: codes are the levels nearest to the row at norm sqrt(width), which is what the kernels' fast encoder finds. False: the
+  // kernels call `encode`.
+  bool nearest_levels = true;
+  // The scale mode where a spec names none.
+  ScaleMode default_scale = ScaleMode::kMatched;
 };
 
 // All codecs, in the order of codecs.inc.

@@ -21,10 +21,27 @@ using test_rows::SquaredDistance;
 
 const Codec& Find(const std::string& name) { return **FindCodec(name); }
 
+// Lloyd-Max codes.
 std::vector<const Codec*> TableCodecs() {
   std::vector<const Codec*> codecs;
   for (const Codec* codec : AllCodecs()) {
-    if (codec->layout == Layout::kPlanes) codecs.push_back(codec);
+    if (codec->layout == Layout::kPlanes && codec->nearest_levels) codecs.push_back(codec);
+  }
+  return codecs;
+}
+
+std::vector<const Codec*> CodecsWithScaleModes() {
+  std::vector<const Codec*> codecs;
+  for (const Codec* codec : AllCodecs()) {
+    if (codec->has_scale_mode) codecs.push_back(codec);
+  }
+  return codecs;
+}
+
+std::vector<const Codec*> RotatedCodecs() {
+  std::vector<const Codec*> codecs;
+  for (const Codec* codec : AllCodecs()) {
+    if (codec->layout == Layout::kPlanes || codec->layout == Layout::kRows) codecs.push_back(codec);
   }
   return codecs;
 }
@@ -75,7 +92,7 @@ TEST(Distortion, StaysNearTheGaussianLimitAtEveryWidth) {
 }
 
 TEST(Distortion, ScaleModesFollowTheirFormulasRowByRow) {
-  for (const Codec* codec : TableCodecs()) {
+  for (const Codec* codec : CodecsWithScaleModes()) {
     for (int width : {64, 80, 128, 576}) {
       SCOPED_TRACE(std::string(codec->name) + " width " + std::to_string(width) + ", seed 43");
       Random random(43);
@@ -97,7 +114,7 @@ TEST(Distortion, ScaleModesFollowTheirFormulasRowByRow) {
 }
 
 TEST(Distortion, MatchedKeepsNormsAndUnbiasedKeepsProjections) {
-  for (const Codec* codec : TableCodecs()) {
+  for (const Codec* codec : CodecsWithScaleModes()) {
     for (int width : test_rows::kWidths) {
       SCOPED_TRACE(std::string(codec->name) + " width " + std::to_string(width) + ", seed 44");
       Random random(44);
@@ -120,7 +137,7 @@ TEST(Distortion, MatchedKeepsNormsAndUnbiasedKeepsProjections) {
 
 // <q, x^> = <q, x> on average over rows with a fixed overlap: what attention sees of the unbiased mode.
 TEST(Distortion, UnbiasedModeHasNoBiasInInnerProducts) {
-  for (const Codec* codec : TableCodecs()) {
+  for (const Codec* codec : CodecsWithScaleModes()) {
     SCOPED_TRACE(std::string(codec->name) + ", seed 45");
     Random random(45);
     double product = 0.0, exact = 0.0, squares = 0.0;
@@ -140,7 +157,7 @@ TEST(Distortion, UnbiasedModeHasNoBiasInInnerProducts) {
 }
 
 TEST(Distortion, DoesNotDependOnTheNorm) {
-  for (const Codec* codec : TableCodecs()) {
+  for (const Codec* codec : RotatedCodecs()) {
     const double at_one = MeanDistortion(*codec, 96, ScaleMode::kMatched, 1.0, 400, 46);
     for (double norm : {1e-30, 1e-8, 1e-5, 1e-3, 0.1, 30.0, 1e4, 1e6, 1e30}) {
       SCOPED_TRACE(std::string(codec->name) + " norm " + std::to_string(norm) + ", seed 46");
@@ -151,7 +168,10 @@ TEST(Distortion, DoesNotDependOnTheNorm) {
 
 // Widths that are not powers of two: no block of coordinates is worse than another.
 TEST(Distortion, TailCoordinatesAreAsGoodAsTheHead) {
-  for (const Codec* codec : TableCodecs()) {
+  for (const Codec* codec : RotatedCodecs()) {
+    // The columns of a Gaussian S differ in length; everything else is even.
+    const std::string name = codec->name;
+    const bool gaussian = (name.starts_with("qjl") || name.starts_with("turboprod")) && !name.ends_with("_orth");
     for (int width : {80, 96, 112, 192, 320, 576}) {
       SCOPED_TRACE(std::string(codec->name) + " width " + std::to_string(width) + ", seed 47");
       Random random(47);
@@ -161,7 +181,7 @@ TEST(Distortion, TailCoordinatesAreAsGoodAsTheHead) {
         const std::vector<float> back = RoundTrip(*codec, row, Side::kKey, ScaleMode::kMatched);
         for (int j = 0; j < width; ++j) error[j / 16] += (row[j] - back[j]) * (row[j] - back[j]);
       }
-      for (size_t block = 1; block < error.size(); ++block) EXPECT_NEAR(error[block] / error[0], 1.0, 0.1) << block;
+      for (size_t block = 1; block < error.size(); ++block) EXPECT_NEAR(error[block] / error[0], 1.0, gaussian ? 0.3 : 0.1) << block;
     }
   }
 }

@@ -45,11 +45,11 @@ TEST(Edge, ZeroRowsDecodeToExactZeros) {
 
 TEST(Edge, ConstantAndSparseRowsKeepTheirDirection) {
   ForEachCase([](const Codec& codec, int width, Side side, ScaleMode mode) {
-    // The angle to the codes: a single row of few distinct values may have up to twice the sin^2 of the Gaussian mean.
-    const double bound = codec.layout != Layout::kPlanes ? .02
-                         : codec.code_bits == 2          ? 2 * .1153
-                         : codec.code_bits == 3          ? 2 * .0335
-                                                         : 2 * .0092;
+    // A single row of few distinct values may have twice the noise of an isotropic one, and three times where the scale does not adapt:
+    // one magnitude everywhere lies far from the levels of turboprod3, and on a threshold of all four of polar's books.
+    const double factor = codec.layout == Layout::kRows ? 3.2 : 2.2;
+    const double bound =
+        codec.layout == Layout::kRows || codec.layout == Layout::kPlanes ? factor * test_rows::TypicalNoise(codec, side) : .02;
     for (float size : {1.0f, -3e-3f, 100.0f}) {
       std::vector<float> constant(width, size), spike(width, 0.0f), alternating(width);
       spike[width / 2] = size;
@@ -57,8 +57,8 @@ TEST(Edge, ConstantAndSparseRowsKeepTheirDirection) {
       for (const std::vector<float>& row : {constant, spike, alternating}) {
         const std::vector<float> back = test_rows::RoundTrip(codec, row, side, mode);
         const double cosine = test_rows::Dot(row, back) / (test_rows::Norm(row) * test_rows::Norm(back));
-        ASSERT_LT(1 - cosine * cosine, bound) << size;
-        ASSERT_LT(test_rows::SquaredDistance(row, back) / test_rows::Dot(row, row), 1.1 * bound / (1 - bound)) << size;
+        ASSERT_LT(1 - cosine * cosine, bound / (1 + bound)) << size;
+        ASSERT_LT(test_rows::SquaredDistance(row, back) / test_rows::Dot(row, row), 1.1 * bound) << size;
       }
     }
   });
@@ -114,7 +114,8 @@ TEST(Edge, FiniteRowsStayFiniteOrBecomeVisiblyDamaged) {
       if (largest < (half_scale ? 6e4f : 1e35f)) {
         ASSERT_TRUE(AllFinite(back)) << tricky.name;
       } else if (AllFinite(back) && !half_scale) {
-        ASSERT_LT(test_rows::Norm(back), 1.6 * test_rows::Norm(tricky.row)) << tricky.name;
+        ASSERT_LT(test_rows::Norm(back), 1.6 * std::sqrt(1 + test_rows::TypicalNoise(codec, side)) * test_rows::Norm(tricky.row))
+            << tricky.name;
         ASSERT_GT(test_rows::Dot(back, tricky.row), 0.5 * test_rows::Dot(tricky.row, tricky.row)) << tricky.name;
       }
     }

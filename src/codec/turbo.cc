@@ -2,54 +2,20 @@
 //
 //   y = R x,   t = y sqrt(width) / ||y||,   code_i = nearest Lloyd-Max level of t_i,   x^ = s R^T c
 // with the scale s of ScaleMode (DRIVE, EDEN). The order of every sum is part of the specification: see Sum16.
+#include "codec/turbo.h"
+
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "base/half.h"
 #include "codec/codec.h"
-#include "codec/planes.h"
-#include "codec/turbo.h"
+#include "codec/plane_rows.h"
 #include "math/codebook.h"
+#include "math/lane_sum.h"
 
 namespace swivel {
 namespace {
-
-// Adds term(0) … term(n - 1) in 16 lanes, then the lanes as a tree: the order of a 512-bit register, so that kernels are bit-exact.
-template <class Term>
-float Sum16(int n, Term term) {
-  float lanes[16] = {};
-  for (int i = 0; i < n; ++i) lanes[i % 16] += term(i);
-  for (int half = 8; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  }
-  return lanes[0];
-}
-
-void SetField(uint8_t* group, Field field, int mask, int value) {
-  uint8_t& byte = group[field.byte];
-  byte = static_cast<uint8_t>((byte & ~(mask << field.shift)) | (value << field.shift));
-}
-
-int GetField(const uint8_t* group, Field field, int mask) { return (group[field.byte] >> field.shift) & mask; }
-
-template <int kBits>
-void SetCode(uint8_t* group, int width, Side side, int token, int coordinate, int code) {
-  const bool key = side == Side::kKey;
-  const int mask = kBits == 4 ? 15 : 3;
-  SetField(group, key ? KeyField(kBits, width, token, coordinate) : ValueField(kBits, width, token, coordinate), mask, code & mask);
-  if (kBits == 3) SetField(group, key ? KeyHighBit(width, token, coordinate) : ValueHighBit(width, token, coordinate), 1, code >> 2);
-}
-
-template <int kBits>
-int GetCode(const uint8_t* group, int width, Side side, int token, int coordinate) {
-  const bool key = side == Side::kKey;
-  const int mask = kBits == 4 ? 15 : 3;
-  const int low = GetField(group, key ? KeyField(kBits, width, token, coordinate) : ValueField(kBits, width, token, coordinate), mask);
-  if (kBits != 3) return low;
-  return low | GetField(group, key ? KeyHighBit(width, token, coordinate) : ValueHighBit(width, token, coordinate), 1) << 2;
-}
 
 template <int kBits>
 constexpr const float* Levels() {
@@ -59,39 +25,18 @@ constexpr const float* Levels() {
 }
 
 template <int kBits>
-constexpr const ByteLevels* IntegerLevels() {
-  if constexpr (kBits == 2) return &kLloydMax2Bytes;
-  if constexpr (kBits == 3) return &kLloydMax3Bytes;
-  return &kLloydMax4Bytes;
-}
-
-void SetScale(uint8_t* group, int bits, int width, int token, uint16_t scale) {
-  uint8_t* at = group + ScalesOffset(bits, width) + 2 * token;
-  at[0] = static_cast<uint8_t>(scale & 0xff);
-  at[1] = static_cast<uint8_t>(scale >> 8);
+constexpr const IntegerBooks* IntegerLevels() {
+  if constexpr (kBits == 2) return &kLloydMax2Books;
+  if constexpr (kBits == 3) return &kLloydMax3Books;
+  return &kLloydMax4Books;
 }
 
 template <int kBits>
 void Encode(const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
   const float* levels = Levels<kBits>();
-  const int zero_code = 1 << (kBits - 1);
   float y[kMaxHeadWidth];
-  float largest = 0.0f;
-  bool finite = true;
-  for (int i = 0; i < width; ++i) {
-    finite = finite && std::isfinite(row[i]);
-    largest = std::max(largest, std::fabs(row[i]));
-  }
-  if (!finite || largest == 0.0f) {
-    for (int i = 0; i < width; ++i) SetCode<kBits>(group, width, side, token, i, zero_code);
-    SetScale(group, kBits, width, token, finite ? uint16_t{0} : kScaleNan);
-    return;
-  }
-  // A power of two keeps every sum in range for any finite row, exactly.
-  const int exponent = RowExponent(largest);
-  const float down = PowerOfTwo(-exponent);
-  for (int i = 0; i < width; ++i) y[i] = row[i] * down;
-  Rotate(Frame::kSignedHadamard, y, width);
+  const LoadedRow loaded = LoadRow(Frame::kSignedHadamard, row, width, y);
+  if (loaded.is_flat) return SetFlatRow<kBits>(group, width, side, token, loaded.flat_scale);
 
   const float norm2 = Sum16(width, [&](int i) { return y[i] * y[i]; });
   const float to_unit = std::sqrt(static_cast<float>(width) / norm2);
@@ -105,26 +50,12 @@ void Encode(const float* row, int width, Side side, ScaleMode mode, uint8_t* gro
   }
   const float code_norm2 = Sum16(width, [&](int i) { return c[i] * c[i]; });
   const float product = Sum16(width, [&](int i) { return c[i] * y[i]; });
-  SetScale(group, kBits, width, token, RowScale(mode, norm2, code_norm2, product, exponent));
+  SetPlaneScale(group, kBits, width, token, RowScale(mode, norm2, code_norm2, product, loaded.exponent));
 }
 
 template <int kBits>
 void DecodeInFrame(const uint8_t* group, int width, Side side, int token, float* row) {
-  const uint8_t* at = group + ScalesOffset(kBits, width) + 2 * token;
-  const float scale = F32FromScale(static_cast<uint16_t>(at[0] | at[1] << 8));
-  for (int i = 0; i < width; ++i) row[i] = Levels<kBits>()[GetCode<kBits>(group, width, side, token, i)] * scale;
-}
-
-template <int kBits>
-void CopyRow(const uint8_t* from_group, int from_token, int width, Side side, uint8_t* to_group, int to_token) {
-  for (int i = 0; i < width; ++i) SetCode<kBits>(to_group, width, side, to_token, i, GetCode<kBits>(from_group, width, side, from_token, i));
-  const size_t scales = ScalesOffset(kBits, width);
-  std::memcpy(to_group + scales + 2 * to_token, from_group + scales + 2 * from_token, 2);
-}
-
-template <int kBits>
-size_t GroupBytes(int width) {
-  return PlanesGroupBytes(kBits, width);
+  DecodePlaneRow<kBits>(Levels<kBits>(), group, width, side, token, row);
 }
 
 template <int kBits>
@@ -140,10 +71,10 @@ constexpr Codec MakeTurbo(CodecId id, const char* name, const char* summary) {
           true,
           Levels<kBits>(),
           IntegerLevels<kBits>(),
-          &GroupBytes<kBits>,
+          &PlaneGroupBytes<kBits>,
           &Encode<kBits>,
           &DecodeInFrame<kBits>,
-          &CopyRow<kBits>};
+          &CopyPlaneRow<kBits>};
 }
 
 }  // namespace
@@ -151,6 +82,22 @@ constexpr Codec MakeTurbo(CodecId id, const char* name, const char* summary) {
 int RowExponent(float largest) { return std::max(std::ilogb(largest), -126); }
 
 float PowerOfTwo(int exponent) { return std::ldexp(1.0f, exponent); }
+
+LoadedRow LoadRow(Frame frame, const float* row, int width, float* y) {
+  float largest = 0.0f;
+  bool finite = true;
+  for (int i = 0; i < width; ++i) {
+    finite = finite && std::isfinite(row[i]);
+    largest = std::max(largest, std::fabs(row[i]));
+  }
+  if (!finite || largest == 0.0f) return {true, finite ? uint16_t{0} : kScaleNan, 0};
+  // A power of two keeps every sum in range for any finite row, exactly.
+  const int exponent = RowExponent(largest);
+  const float down = PowerOfTwo(-exponent);
+  for (int i = 0; i < width; ++i) y[i] = row[i] * down;
+  Rotate(frame, y, width);
+  return {false, 0, exponent};
+}
 
 uint16_t RowScale(ScaleMode mode, float norm2, float code_norm2, float product, int exponent) {
   float scale = 0.0f;

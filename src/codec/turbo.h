@@ -1,4 +1,4 @@
-// Scalar pieces of the turbo encoder that the kernels share, so that bytes agree on every target.
+// Scalar pieces of the turbo encoder that the kernels and other codecs share, so that bytes agree on every target.
 #ifndef SWIVEL_CODEC_TURBO_H_
 #define SWIVEL_CODEC_TURBO_H_
 
@@ -11,6 +11,14 @@ namespace swivel {
 // The power of two that a row is divided by before it is rotated; `largest` = max |x_i| > 0, finite.
 int RowExponent(float largest);
 float PowerOfTwo(int exponent);
+
+// A row as codecs with a scale of their own see it.
+struct LoadedRow {
+  bool is_flat;         // zeros, or a NaN or an infinity inside: there is nothing to code
+  uint16_t flat_scale;  // the e8m8 scale that says which: 0 or kScaleNan
+  int exponent;         // else: y = R (row 2^-exponent)
+};
+LoadedRow LoadRow(Frame frame, const float* row, int width, float* y);
 
 // The stored scale (e8m8) from norm2 = ||y||^2, code_norm2 = ||c||^2, product = <c, y>, y already divided by 2^exponent.
 uint16_t RowScale(ScaleMode mode, float norm2, float code_norm2, float product, int exponent);

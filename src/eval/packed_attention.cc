@@ -42,7 +42,8 @@ StatusOr<std::unique_ptr<PackedAttention>> PackedAttention::Create(const CacheSp
   store_shape.num_cells = shape.num_cells;
   const int middle = spec.boundary_layers;
   const auto make_store = [&](Side side) {
-    return GroupStore::Create(GetCodec(spec.CodecFor(side, middle, 2 * middle + 1)), side, spec.ScaleFor(side), store_shape);
+    const Codec& codec = GetCodec(spec.CodecFor(side, middle, 2 * middle + 1));
+    return GroupStore::Create(codec, side, spec.ScaleFor(side, codec), store_shape);
   };
   AttendArgs args;
   args.num_heads = shape.num_heads;

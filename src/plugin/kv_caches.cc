@@ -128,7 +128,8 @@ void KvCaches::CreateStoresOfContext(int context) {
     for (auto& entry : buffer->tensors) {
       KvTensor& tensor = *entry.second;
       if (tensor.width() == 0 || tensor.store() != nullptr) continue;
-      if (Status status = tensor.Pack(CodecOf(tensor), buffer->spec.ScaleFor(tensor.side())); !status.ok()) {
+      const Codec& codec = CodecOf(tensor);
+      if (Status status = tensor.Pack(codec, buffer->spec.ScaleFor(tensor.side(), codec)); !status.ok()) {
         SayOnce(tensor.name() + " stays uncompressed: " + status.message());
         continue;
       }

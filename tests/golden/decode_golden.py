@@ -2,18 +2,22 @@
 
 usage: decode_golden.py FOLDER
 """
+import functools
 import math
 import pathlib
 import struct
 import sys
 
 LEVELS = {
+    1: [0.797885],
     2: [0.452780, 1.510418],
     3: [0.245094, 0.756005, 1.343909, 2.151946],
     4: [0.128395, 0.388048, 0.656759, 0.942340, 1.256231, 1.618046, 2.069017, 2.732590],
 }
 FRAMES = {"q8_0_rot": ("hadamard", "hadamard64"), "q4_0_rot": ("hadamard", "hadamard64")}
-FRAMES.update({name: ("signed", "signed") for name in ("turbo2", "turbo3", "turbo4")})
+SIGNED = ("turbo", "polar", "rabitq")
+# Angles of polar at levels 2, 3 and 4; those above pi/4 mirror them.
+ANGLES = [[0.309756117, 0.633980240], [0.426249693, 0.674384998], [0.524214091, 0.705909406]]
 
 
 def splitmix64(counter):
@@ -92,6 +96,96 @@ def turbo_row(group, b, w, key, t):
     return [scale * levels[code(group, b, w, t, i)] for i in range(w)]
 
 
+def rabitq_row(group, b, w, key, t):
+    scale = f32(u16(group, 16 * w * b + 2 * t) << 15)
+    code = key_code if key else value_code
+    return [scale * (2 * code(group, b, w, t, i) - 2**b + 1) / 2 ** (b - 1) for i in range(w)]
+
+
+class Row:
+    """The bytes of one row where rows stand one after the other."""
+
+    def __init__(self, group, t, size):
+        self.bytes = group[t * size : t * size + size]
+
+    def scale(self, number):
+        return f32(u16(self.bytes, 2 * number) << 15)
+
+    def bits(self, first, count):
+        return int.from_bytes(self.bytes, "little") >> first & (1 << count) - 1
+
+
+def rabitq1_row(group, w, t):
+    row = Row(group, t, 2 + w // 8)
+    return [row.scale(0) * (2 * row.bits(16 + i, 1) - 1) for i in range(w)]
+
+
+def normal(index):
+    """Entry `index` of the 576 x 576 Gaussian matrix, row by row."""
+    for attempt in range(64):
+        bits = splitmix64((0x514A4C << 32) + 64 * index + attempt)
+        u = ((bits >> 32) + 0.5) / 2**31 - 1
+        v = ((bits & 0xFFFFFFFF) + 0.5) / 2**31 - 1
+        s = u * u + v * v
+        if s < 1:
+            return u * math.sqrt(-2 * math.log(s) / s)
+
+
+@functools.cache
+def projection(w, orthogonal):
+    rows = [[normal(576 * i + j) for j in range(w)] for i in range(w)]
+    if not orthogonal:
+        return rows
+    done = []
+    for row in rows:
+        for _ in range(2):
+            for other in done:
+                along = sum(x * y for x, y in zip(row, other))
+                row = [x - along * y for x, y in zip(row, other)]
+        norm = math.sqrt(sum(x * x for x in row))
+        done.append([x / norm for x in row])
+    return done
+
+
+def signs_vector(row, first_bit, w, orthogonal):
+    """S^T signs / (sqrt(w) E|<s,u>|)."""
+    mean_abs = math.gamma(w / 2) / math.gamma((w + 1) / 2) / math.sqrt(math.pi) if orthogonal else math.sqrt(2 / math.pi)
+    total = [0.0] * w
+    for i, line in enumerate(projection(w, orthogonal)):
+        sign = 1 if row.bits(first_bit + i, 1) else -1
+        total = [x + sign * y for x, y in zip(total, line)]
+    return [x / (math.sqrt(w) * mean_abs) for x in total]
+
+
+def qjl_row(group, w, t, orthogonal):
+    row = Row(group, t, 2 + w // 8)
+    return [row.scale(0) * x for x in signs_vector(row, 16, w, orthogonal)]
+
+
+def turboprod_row(group, b, w, key, t, orthogonal):
+    row = Row(group, t, 4 + b * w // 8)
+    levels = [-x for x in reversed(LEVELS[b - 1])] + LEVELS[b - 1]
+    out = [row.scale(0) * levels[row.bits(32 + (b - 1) * i, b - 1)] for i in range(w)]
+    if key:
+        out = [x + row.scale(1) * y for x, y in zip(out, signs_vector(row, 32 + (b - 1) * w, w, orthogonal))]
+    return out
+
+
+def polar_row(group, w, t):
+    row = Row(group, t, w // 8 + (46 * w // 16 + 7) // 8)
+    out = []
+    for block in range(w // 16):
+        bit = w + 46 * block
+        parts = [4 * row.scale(block)]
+        for level, first in ((4, 44), (3, 40), (2, 32)):
+            book = ANGLES[level - 2] + [math.pi / 2 - x for x in reversed(ANGLES[level - 2])]
+            angles = [book[row.bits(bit + first + 2 * j, 2)] for j in range(len(parts))]
+            parts = [r * f(psi) for r, psi in zip(parts, angles) for f in (math.cos, math.sin)]
+        angles = [(row.bits(bit + 4 * j, 4) + 0.5) * math.pi / 8 for j in range(8)]
+        out += [r * f(psi) for r, psi in zip(parts, angles) for f in (math.cos, math.sin)]
+    return out
+
+
 def inverse(frame, row):
     """Applies the transpose of the frame's matrix."""
     w = len(row)
@@ -120,13 +214,30 @@ def decode(name, group, w, key, t):
         row = q8_0_row(group, w, t)
     elif name.startswith("q4_0"):
         row = q4_0_row(group, w, t)
+    elif name.startswith("qjl"):
+        row = qjl_row(group, w, t, name.endswith("_orth"))
+    elif name.startswith("turboprod"):
+        row = turboprod_row(group, int(name[9]), w, key, t, name.endswith("_orth"))
+    elif name == "polar":
+        row = polar_row(group, w, t)
+    elif name == "rabitq1":
+        row = rabitq1_row(group, w, t)
+    elif name.startswith("rabitq"):
+        row = rabitq_row(group, int(name[-1]), w, key, t)
     else:
         row = turbo_row(group, int(name[-1]), w, key, t)
-    return inverse(FRAMES.get(name, (None, None))[0 if key else 1], row)
+    signed = ("signed", "signed") if name.startswith(SIGNED) else (None, None)
+    return inverse(FRAMES.get(name, signed)[0 if key else 1], row)
 
 
 def group_bytes(name, w):
-    if name.startswith("turbo"):
+    if name.startswith("turboprod"):
+        return 128 * (4 + w // 8 * int(name[9]))
+    if name.startswith("qjl") or name == "rabitq1":
+        return 128 * (2 + w // 8)
+    if name == "polar":
+        return 128 * (w // 8 + (46 * w // 16 + 7) // 8)
+    if name.startswith(("turbo", "rabitq")):
         return 16 * w * int(name[-1]) + 256
     return {"f16": 256, "bf16": 256, "q8_0": 136, "q4_0": 72}[name.removesuffix("_rot")] * w
 

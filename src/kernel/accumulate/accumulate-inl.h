@@ -1,9 +1,9 @@
-// Weighted sums of a chunk of 64 values into output rows.
+// Weighted sums of the values of one group into output rows.
 //
-// Table codes: exact integer products of signed levels and weights rounded to bytes with one scale a row and chunk. Plain rounding would
-// lose every weight below 1/510 of the chunk's largest, and with it the mass of a long tail; QuantizeWeights keeps the mass.
+// Table codes: exact integer products of signed levels and weights that are bytes (attend/softmax-inl.h). A few rows are summed straight
+// from the codes; many rows first unpack the group into a tile. Other codecs: float tiles.
 
-// Byte tile: [16 quads of tokens][width][4 tokens].
+// Byte tile: [32 quads of tokens][width][4 tokens].
 template <int kBits, int kHalf, int kBlock>
 SWIVEL_INLINE void UnpackValueBlock(const uint8_t* codes, ByteTable table, uint8_t* out, int width) {
   const I32x16 low = LoadRaw(codes + 64 * kBlock);
@@ -12,9 +12,9 @@ SWIVEL_INLINE void UnpackValueBlock(const uint8_t* codes, ByteTable table, uint8
 }
 
 template <int kBits>
-SWIVEL_INLINE void UnpackValueCodes(const uint8_t* group, int width, int chunk, ByteTable table, uint8_t* tile) {
-  for (int t = 0; t < 2; ++t) {
-    const uint8_t* tile32 = group + (2 * chunk + t) * Bytes32(kBits, width);
+SWIVEL_INLINE void UnpackValueCodes(const uint8_t* group, int width, Span span, ByteTable table, uint8_t* tile) {
+  for (int t = span.begin / 2; t < span.end / 2; ++t) {
+    const uint8_t* tile32 = group + t * Bytes32(kBits, width);
     for (int i = 0; i < width; i += 16) {
       const uint8_t* codes = tile32 + i / 16 * 64 * kBits;
       uint8_t* out = tile + (static_cast<size_t>(8 * t) * width + i) * 4;
@@ -28,59 +28,35 @@ SWIVEL_INLINE void UnpackValueCodes(const uint8_t* group, int width, int chunk, 
   }
 }
 
-// Float tile: [64 tokens][width]. Returns a bit for each token that holds a NaN or an infinity (its values become 0).
-SWIVEL_INLINE uint64_t UnpackValueFloats(const Codec& codec, const uint8_t* group, int width, int chunk, float* tile) {
-  uint64_t poison = 0;
-  for (int token = 0; token < kChunk; ++token) {
+// Float tile: [128 tokens][width]. Adds a bit to `poison` for each token that holds a NaN or an infinity (its values become 0).
+SWIVEL_INLINE void UnpackValueFloats(const Codec& codec, const uint8_t* group, int width, Span span, float* tile, TokenBits* poison) {
+  for (int token = 16 * span.begin; token < 16 * span.end; ++token) {
     float* row = tile + static_cast<size_t>(token) * width;
     if (codec.layout == Layout::kF16 || codec.layout == Layout::kBf16) {
-      const uint16_t* half = reinterpret_cast<const uint16_t*>(group) + static_cast<size_t>(chunk * kChunk + token) * width;
+      const uint16_t* half = reinterpret_cast<const uint16_t*>(group) + static_cast<size_t>(token) * width;
       for (int i = 0; i < width; i += 16) Store(row + i, codec.layout == Layout::kF16 ? LoadF16(half + i) : LoadBf16(half + i));
     } else {
-      codec.decode_in_frame(group, width, Side::kValue, chunk * kChunk + token, row);
+      codec.decode_in_frame(group, width, Side::kValue, token, row);
     }
     F32x16 check = Zero();
     for (int i = 0; i < width; i += 16) check = Add(check, Mul(Load(row + i), Zero()));
     if (ReduceAdd(check) == 0.0f) continue;
-    poison |= uint64_t{1} << token;
+    poison->AddVector(token / 16, 1u << (token % 16));
     for (int i = 0; i < width; i += 16) Store(row + i, Zero());
   }
-  return poison;
 }
 
-// Where the 16 lanes start to round: spread over one unit (bit-reversed, so that neighbours differ), which makes the rounding of equal
-// small weights unbiased across lanes. A constant pattern, so that results are reproducible.
-alignas(64) inline constexpr float kDither[16] = {-15.f / 32, 1.f / 32,  -7.f / 32, 9.f / 32,  -11.f / 32, 5.f / 32,  -3.f / 32, 13.f / 32,
-                                                  -13.f / 32, 3.f / 32,  -5.f / 32, 11.f / 32, -9.f / 32,  7.f / 32,  -1.f / 32, 15.f / 32};
-
-// Weights of a row times the scales of its values as bytes of 0 … kWeightMax; returns what one unit is worth (0 when all are 0). What
-// rounding takes from a token is handed to the token 16 further on (error feedback), so the mass of a chunk is kept within a unit or two.
-SWIVEL_INLINE float QuantizeWeights(const float* weights, const float* scales, uint8_t* bytes) {
-  F32x16 scaled[kChunkVectors];
-  F32x16 largest16 = Zero();
-  for (int v = 0; v < kChunkVectors; ++v) {
-    scaled[v] = Mul(Load(weights + 16 * v), Load(scales + 16 * v));
-    largest16 = Max(largest16, scaled[v]);
-  }
-  const float largest = ReduceMax(largest16);
-  // A largest weight so small that its inverse overflows carries no mass that a float sum could show.
-  const bool vanishes = largest < std::numeric_limits<float>::min() * 1024;
-  const F32x16 to_units = Set(vanishes ? 0.0f : kWeightMax / largest);
-  F32x16 carried = Load(kDither);
-  for (int v = 0; v < kChunkVectors; ++v) {
-    const F32x16 wanted = MulAdd(scaled[v], to_units, carried);
-    const F32x16 units = Max(Min(Round(wanted), Set(kWeightMax)), Zero());
-    // An exact zero (a masked cell) stays zero: its value may be anything.
-    const uint32_t positive = LessBits(Zero(), scaled[v]);
-    StoreBytes(bytes + 16 * v, SelectBits(positive, units, Zero()));
-    carried = SelectBits(positive, Sub(wanted, units), carried);
-  }
-  return vanishes ? 0.0f : largest / kWeightMax;
-}
+// Weights of rows, [rows][128 tokens]; what a unit is worth and what earlier sums are to be multiplied by, [rows].
+struct WeightRows {
+  const uint8_t* bytes;
+  const float* floats;
+  const float* step;
+  const float* keep;
+};
 
 SWIVEL_INLINE int32_t WeightWord(const uint8_t* weights, int r, int quad) {
   int32_t word;
-  std::memcpy(&word, weights + r * kChunk + 4 * quad, 4);
+  std::memcpy(&word, weights + r * kGroupTokens + 4 * quad, 4);
   return word;
 }
 
@@ -90,79 +66,104 @@ SWIVEL_INLINE void AddToRow(float* at, I32x16 sum, float step, float keep) {
 
 // out[r] = out[r] * keep[r] + step[r] * sum_t weight_r,t level_t for kCount vectors of coordinates from `i`.
 template <int kRows, int kCount>
-SWIVEL_INLINE void AccumulateBytesAt(const uint8_t* tile, int width, int i, const uint8_t* weights, const float* keep, const float* step, float* out) {
+SWIVEL_INLINE void AccumulateBytesAt(const uint8_t* tile, int width, Span span, int i, const WeightRows& rows, float* out) {
   I32x16 acc[kRows][kCount];
   SWIVEL_UNROLL for (int r = 0; r < kRows; ++r) {
     SWIVEL_UNROLL for (int v = 0; v < kCount; ++v) acc[r][v] = ZeroI32();
   }
-  for (int quad = 0; quad < kChunk / 4; ++quad) {
+  for (int quad = 4 * span.begin; quad < 4 * span.end; ++quad) {
     I32x16 values[kCount];
     SWIVEL_UNROLL for (int v = 0; v < kCount; ++v) values[v] = LoadRaw(tile + (static_cast<size_t>(quad) * width + i + 16 * v) * 4);
     SWIVEL_UNROLL for (int r = 0; r < kRows; ++r) {
-      const int32_t word = WeightWord(weights, r, quad);
+      const int32_t word = WeightWord(rows.bytes, r, quad);
       SWIVEL_UNROLL for (int v = 0; v < kCount; ++v) acc[r][v] = DotWeights(acc[r][v], values[v], word);
     }
   }
   SWIVEL_UNROLL for (int r = 0; r < kRows; ++r) {
-    SWIVEL_UNROLL for (int v = 0; v < kCount; ++v) AddToRow(out + static_cast<size_t>(r) * width + i + 16 * v, acc[r][v], step[r], keep[r]);
+    SWIVEL_UNROLL for (int v = 0; v < kCount; ++v) AddToRow(out + static_cast<size_t>(r) * width + i + 16 * v, acc[r][v], rows.step[r], rows.keep[r]);
   }
 }
 
 template <int kRows>
-SWIVEL_INLINE void AccumulateBytes(const uint8_t* tile, int width, const uint8_t* weights, const float* keep, const float* step, float* out) {
+SWIVEL_INLINE void AccumulateBytes(const uint8_t* tile, int width, Span span, const WeightRows& rows, float* out) {
   int i = 0;
-  for (; i + 16 * kVectorBlock <= width; i += 16 * kVectorBlock) AccumulateBytesAt<kRows, kVectorBlock>(tile, width, i, weights, keep, step, out);
-  for (; i < width; i += 16) AccumulateBytesAt<kRows, 1>(tile, width, i, weights, keep, step, out);
+  for (; i + 16 * kVectorBlock <= width; i += 16 * kVectorBlock) AccumulateBytesAt<kRows, kVectorBlock>(tile, width, span, i, rows, out);
+  for (; i < width; i += 16) AccumulateBytesAt<kRows, 1>(tile, width, span, i, rows, out);
 }
 
-template <int kBits, int kHalf, int kRows, int kStep = 0>
-SWIVEL_INLINE void AccumulateQuads(I32x16 low, I32x16 high, ByteTable table, const uint8_t* weights, int quad, I32x16 (&acc)[kRows]) {
+// One block of kCount neighbouring vectors of coordinates; `quad` counts from the group's first token.
+template <int kBits, int kHalf, int kRows, int kCount, int kStep = 0>
+SWIVEL_INLINE void AccumulateQuads(const I32x16 (&low)[kCount], const I32x16 (&high)[kCount], ByteTable table, const uint8_t* weights, int quad,
+                                   I32x16 (&acc)[kRows][kCount]) {
   if constexpr (kStep < kQuadsPerBlock<kBits>) {
-    const I32x16 values = LevelsOfQuad<kBits, kHalf, kStep>(low, high, table);
-    SWIVEL_UNROLL for (int r = 0; r < kRows; ++r) acc[r] = DotWeights(acc[r], values, WeightWord(weights, r, quad + kStep));
-    AccumulateQuads<kBits, kHalf, kRows, kStep + 1>(low, high, table, weights, quad, acc);
+    I32x16 values[kCount];
+    SWIVEL_UNROLL for (int c = 0; c < kCount; ++c) values[c] = LevelsOfQuad<kBits, kHalf, kStep>(low[c], high[c], table);
+    SWIVEL_UNROLL for (int r = 0; r < kRows; ++r) {
+      const int32_t word = WeightWord(weights, r, quad + kStep);
+      SWIVEL_UNROLL for (int c = 0; c < kCount; ++c) acc[r][c] = DotWeights(acc[r][c], values[c], word);
+    }
+    AccumulateQuads<kBits, kHalf, kRows, kCount, kStep + 1>(low, high, table, weights, quad, acc);
   }
 }
 
-// 16 coordinates of a tile of 32 tokens, straight from the codes; `quad` counts from the chunk's first token.
-template <int kBits, int kRows>
-SWIVEL_INLINE void AccumulateTile(const uint8_t* codes, ByteTable table, const uint8_t* weights, int quad, I32x16 (&acc)[kRows]) {
-  constexpr int kQuads = kQuadsPerBlock<kBits>;
-  const I32x16 high = LoadRaw(codes + (kBits == 3 ? 128 : 0));
-  AccumulateQuads<kBits, 0, kRows>(LoadRaw(codes), high, table, weights, quad, acc);
-  AccumulateQuads<kBits, 1, kRows>(LoadRaw(codes + 64), high, table, weights, quad + kQuads, acc);
-  if constexpr (kBits == 4) {
-    AccumulateQuads<4, 0, kRows>(LoadRaw(codes + 128), high, table, weights, quad + 2 * kQuads, acc);
-    AccumulateQuads<4, 1, kRows>(LoadRaw(codes + 192), high, table, weights, quad + 3 * kQuads, acc);
+template <int kBits, int kBlock, int kRows, int kCount>
+SWIVEL_INLINE void AccumulateBlock(const uint8_t* codes, const uint8_t* next, const I32x16 (&high)[kCount], ByteTable table, const uint8_t* weights, int quad,
+                                   I32x16 (&acc)[kRows][kCount]) {
+  // The lines of `next` are dealt out evenly to its blocks (3 bits: two blocks for three lines a vector).
+  constexpr int kBlocks = kBits == 4 ? 4 : 2;
+  constexpr int kLines = kBits * kCount;
+  SWIVEL_UNROLL for (int line = kLines * kBlock / kBlocks; line < kLines * (kBlock + 1) / kBlocks; ++line) Prefetch(next + 64 * line);
+  I32x16 low[kCount];
+  SWIVEL_UNROLL for (int c = 0; c < kCount; ++c) low[c] = LoadRaw(codes + c * 64 * kBits + 64 * kBlock);
+  AccumulateQuads<kBits, kBlock % 2, kRows, kCount>(low, high, table, weights, quad + kBlock * kQuadsPerBlock<kBits>, acc);
+}
+
+template <int kBits, int kRows, int kCount>
+SWIVEL_INLINE void AccumulateCodesAt(const uint8_t* group, int width, Span span, size_t ahead, int i, ByteTable table, const WeightRows& rows,
+                                     float* out) {
+  I32x16 acc[kRows][kCount];
+  SWIVEL_UNROLL for (int r = 0; r < kRows; ++r) {
+    SWIVEL_UNROLL for (int c = 0; c < kCount; ++c) acc[r][c] = ZeroI32();
+  }
+  for (int t = span.begin / 2; t < span.end / 2; ++t) {
+    const uint8_t* codes = group + t * Bytes32(kBits, width) + i * 4 * kBits;
+    const uint8_t* next = group + ahead + (static_cast<size_t>(i) * 16 + t * 64 * kCount) * kBits;
+    I32x16 high[kCount];
+    SWIVEL_UNROLL for (int c = 0; c < kCount; ++c) {
+      const uint8_t* at = codes + c * 64 * kBits + (kBits == 3 ? 128 : 0);
+      high[c] = LoadRaw(at);
+    }
+    AccumulateBlock<kBits, 0, kRows, kCount>(codes, next, high, table, rows.bytes, 8 * t, acc);
+    AccumulateBlock<kBits, 1, kRows, kCount>(codes, next, high, table, rows.bytes, 8 * t, acc);
+    if constexpr (kBits == 4) {
+      AccumulateBlock<4, 2, kRows, kCount>(codes, next, high, table, rows.bytes, 8 * t, acc);
+      AccumulateBlock<4, 3, kRows, kCount>(codes, next, high, table, rows.bytes, 8 * t, acc);
+    }
+  }
+  SWIVEL_UNROLL for (int r = 0; r < kRows; ++r) {
+    SWIVEL_UNROLL for (int c = 0; c < kCount; ++c) AddToRow(out + static_cast<size_t>(r) * width + i + 16 * c, acc[r][c], rows.step[r], rows.keep[r]);
   }
 }
 
+// Straight from the codes; `ahead` as in ScoreCodes. Two vectors of coordinates share each broadcast weight and hide the latency of the dots.
 template <int kBits, int kRows>
-SWIVEL_INLINE void AccumulateCodes(const uint8_t* group, int width, int chunk, ByteTable table, const uint8_t* weights, const float* keep,
-                                   const float* step, float* out) {
-  const uint8_t* tile0 = group + 2 * chunk * Bytes32(kBits, width);
-  const uint8_t* tile1 = tile0 + Bytes32(kBits, width);
-  for (int i = 0; i < width; i += 16) {
-    // Two sets of sums: one alone would wait for the latency of the dot product.
-    I32x16 acc0[kRows], acc1[kRows];
-    SWIVEL_UNROLL for (int r = 0; r < kRows; ++r) acc0[r] = acc1[r] = ZeroI32();
-    AccumulateTile<kBits, kRows>(tile0 + i * 4 * kBits, table, weights, 0, acc0);
-    AccumulateTile<kBits, kRows>(tile1 + i * 4 * kBits, table, weights, 8, acc1);
-    SWIVEL_UNROLL for (int r = 0; r < kRows; ++r) AddToRow(out + static_cast<size_t>(r) * width + i, AddI32(acc0[r], acc1[r]), step[r], keep[r]);
-  }
+SWIVEL_INLINE void AccumulateCodes(const uint8_t* group, int width, Span span, size_t ahead, ByteTable table, const WeightRows& rows, float* out) {
+  int i = 0;
+  for (; i + 32 <= width; i += 32) AccumulateCodesAt<kBits, kRows, 2>(group, width, span, ahead, i, table, rows, out);
+  if (i < width) AccumulateCodesAt<kBits, kRows, 1>(group, width, span, ahead, i, table, rows, out);
 }
 
 template <int kRows, int kCount>
-SWIVEL_INLINE void AccumulateFloatsAt(const float* tile, int width, int i, const float* weights, const float* keep, float* out) {
+SWIVEL_INLINE void AccumulateFloatsAt(const float* tile, int width, Span span, int i, const WeightRows& rows, float* out) {
   F32x16 acc[kRows][kCount];
   SWIVEL_UNROLL for (int r = 0; r < kRows; ++r) {
-    SWIVEL_UNROLL for (int v = 0; v < kCount; ++v) acc[r][v] = Mul(Load(out + static_cast<size_t>(r) * width + i + 16 * v), Set(keep[r]));
+    SWIVEL_UNROLL for (int v = 0; v < kCount; ++v) acc[r][v] = Mul(Load(out + static_cast<size_t>(r) * width + i + 16 * v), Set(rows.keep[r]));
   }
-  for (int token = 0; token < kChunk; ++token) {
+  for (int token = 16 * span.begin; token < 16 * span.end; ++token) {
     F32x16 values[kCount];
     SWIVEL_UNROLL for (int v = 0; v < kCount; ++v) values[v] = Load(tile + static_cast<size_t>(token) * width + i + 16 * v);
     SWIVEL_UNROLL for (int r = 0; r < kRows; ++r) {
-      const F32x16 weight = Set(weights[r * kChunk + token]);
+      const F32x16 weight = Set(rows.floats[r * kGroupTokens + token]);
       SWIVEL_UNROLL for (int v = 0; v < kCount; ++v) acc[r][v] = MulAdd(values[v], weight, acc[r][v]);
     }
   }
@@ -172,8 +173,8 @@ SWIVEL_INLINE void AccumulateFloatsAt(const float* tile, int width, int i, const
 }
 
 template <int kRows>
-SWIVEL_INLINE void AccumulateFloats(const float* tile, int width, const float* weights, const float* keep, float* out) {
+SWIVEL_INLINE void AccumulateFloats(const float* tile, int width, Span span, const WeightRows& rows, float* out) {
   int i = 0;
-  for (; i + 16 * kVectorBlock <= width; i += 16 * kVectorBlock) AccumulateFloatsAt<kRows, kVectorBlock>(tile, width, i, weights, keep, out);
-  for (; i < width; i += 16) AccumulateFloatsAt<kRows, 1>(tile, width, i, weights, keep, out);
+  for (; i + 16 * kVectorBlock <= width; i += 16 * kVectorBlock) AccumulateFloatsAt<kRows, kVectorBlock>(tile, width, span, i, rows, out);
+  for (; i < width; i += 16) AccumulateFloatsAt<kRows, 1>(tile, width, span, i, rows, out);
 }

@@ -9,10 +9,13 @@ namespace {
 
 // Rows (queries times heads of a group) a work item aims at: enough to pay for unpacking a chunk, few enough for the L2 cache.
 constexpr int kTargetRows = 96;
-// Below this many work items the cells are split too, so that a single query keeps several threads busy. A constant, not the number of
-// threads: results must not depend on that.
+// The cells are split too when there are few blocks of queries, so that a single query keeps many threads busy: into 16 work items however
+// small they get, into up to 128 while each still reads so much that its partial result costs nothing. Constants, not the number of threads:
+// results must not depend on that.
 constexpr int64_t kTargetItems = 16;
 constexpr int64_t kMinSplitCells = 256;
+constexpr int64_t kMostItems = 128;
+constexpr int64_t kLargeSplitCells = 2048;
 
 constexpr size_t RoundUp64(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -42,7 +45,7 @@ Status AttendPlan::Make(const AttendArgs& args, int max_threads, AttendPlan* pla
   plan->block_queries = std::clamp(kTargetRows / plan->group_heads, 1, args.num_queries);
   plan->num_query_blocks = (args.num_queries + plan->block_queries - 1) / plan->block_queries;
   const int64_t blocks = static_cast<int64_t>(args.num_streams) * args.num_kv_heads * plan->num_query_blocks;
-  const int64_t wanted_splits = std::max<int64_t>(1, kTargetItems / blocks);
+  const int64_t wanted_splits = std::max<int64_t>({1, kTargetItems / blocks, std::min(kMostItems / blocks, args.num_cells / kLargeSplitCells)});
   const int64_t cells = (args.num_cells + wanted_splits - 1) / wanted_splits;
   plan->split_cells = std::max((cells + kGroupTokens - 1) / kGroupTokens * kGroupTokens, kMinSplitCells);
   plan->num_splits = static_cast<int>((args.num_cells + plan->split_cells - 1) / plan->split_cells);
@@ -51,9 +54,10 @@ Status AttendPlan::Make(const AttendArgs& args, int max_threads, AttendPlan* pla
 
   const size_t rows = static_cast<size_t>(plan->group_heads) * plan->block_queries;
   plan->partial_floats = plan->num_splits > 1 ? RoundUp64(rows * (args.v.width + 2) * sizeof(float)) / sizeof(float) : 0;
-  // Upper bounds for both forms of a tile (bytes or floats); see Scratch in attend-inl.h, which checks that it fits.
-  const size_t tiles = 64 * sizeof(float) * (static_cast<size_t>(args.k.width) + args.v.width);
-  const size_t per_row = sizeof(float) * (static_cast<size_t>(args.k.width) + args.v.width + 4) + 2 * sizeof(uint64_t);
+  // Upper bounds for both forms of a tile (bytes or floats); what they must hold is Scratch in rows-inl.h.
+  const size_t tiles = kGroupTokens * sizeof(float) * (static_cast<size_t>(args.k.width) + args.v.width);
+  const size_t per_row = sizeof(float) * (static_cast<size_t>(args.k.width) + args.v.width + 9) + 3 * sizeof(uint64_t) +
+                         kGroupTokens * (sizeof(float) + sizeof(uint16_t));
   plan->thread_bytes = RoundUp64(tiles + rows * per_row + 16384);
   plan->counter_bytes_ = RoundUp64(64 + plan->num_blocks_ * sizeof(std::atomic<int32_t>));
   plan->scratch_bytes_total_ = plan->partial_floats * sizeof(float) * plan->num_items + plan->thread_bytes * max_threads;

@@ -156,12 +156,12 @@ class Problem {
   AttendArgs args_;
 };
 
-// Integer arithmetic rounds q, levels and weights to bytes (docs/numerics.md): about 1.5 % of the output's norm (AVX2, with weights of 7
-// bits, 2.5 %), where 4-bit codes themselves lose 12 %. Float paths differ by rounding only.
+// Integer arithmetic rounds q, levels and weights to bytes (docs/numerics.md): about 1.5 % of the output's norm, where 4-bit codes themselves
+// lose 12 %. Float paths differ by rounding only.
 double Bound(const Case& c) {
   const bool integer_k = (*FindCodec(c.k))->layout == Layout::kPlanes;
   const bool integer_v = (*FindCodec(c.v))->layout == Layout::kPlanes;
-  return integer_v ? 0.03 : integer_k ? 0.015 : 1e-5;
+  return integer_v ? 0.025 : integer_k ? 0.015 : 1e-5;
 }
 
 void CheckAllTargets(const Case& c, MaskKind mask) {
@@ -190,7 +190,7 @@ TEST(Attend, EveryPairOfCodecs) {
 
 TEST(Attend, EveryWidth) {
   for (int width : {32, 48, 64, 80, 96, 112, 128, 192, 256, 320, 576}) {
-    for (const char* codec : {"turbo2", "turbo3", "turbo4", "f16"}) {
+    for (const char* codec : {"turbo2", "turbo3", "turbo4", "f16", "rabitq2", "rabitq3", "rabitq4", "polar"}) {
       Case c;
       c.k = c.v = codec;
       c.k_width = width;
@@ -285,11 +285,13 @@ TEST(Attend, ResultDoesNotDependOnTheNumberOfThreads) {
     c.num_cells = 3000;
     Problem one(c, MaskKind::kCausal, 5);
     one.Run(KernelsFor(target));
-    c.threads = 4;
-    Problem four(c, MaskKind::kCausal, 5);
-    four.Run(KernelsFor(target));
-    EXPECT_EQ(one.out(), four.out());
-    EXPECT_LT(four.RelativeError(), Bound(c));
+    EXPECT_LT(one.RelativeError(), Bound(c));
+    for (int threads : {2, 3, 5}) {
+      c.threads = threads;
+      Problem several(c, MaskKind::kCausal, 5);
+      several.Run(KernelsFor(target));
+      EXPECT_EQ(one.out(), several.out()) << threads;
+    }
   }
 }
 
@@ -309,7 +311,8 @@ TEST(Attend, RowsThatSeeNothingAreZero) {
 
 TEST(Attend, NanIsSeenByThoseWhoSeeItsCell) {
   for (Target target : SupportedTargets()) {
-    for (const char* codec : {"f16", "bf16", "q8_0", "q4_0_rot", "turbo2", "turbo3", "turbo4"}) {
+    for (const char* codec :
+         {"f16", "bf16", "q8_0", "q4_0_rot", "turbo2", "turbo3", "turbo4", "qjl", "turboprod3", "polar", "rabitq1", "rabitq4"}) {
       for (const bool in_keys : {true, false}) {
         SCOPED_TRACE(std::string(TargetName(target)) + " " + codec + (in_keys ? " K" : " V"));
         Case c;
@@ -321,7 +324,9 @@ TEST(Attend, NanIsSeenByThoseWhoSeeItsCell) {
         (in_keys ? problem.k() : problem.v()).EncodeCell(KernelsFor(target), c.num_cells - 1, row.data());
         problem.Run(KernelsFor(target));
         // Query 1 sees the last cell, query 0 does not; NaN sits in KV head 0.
-        const auto first = [&](int head, int query) { return problem.out()[(static_cast<size_t>(head) * c.num_queries + query) * c.v_width]; };
+        const auto first = [&](int head, int query) {
+          return problem.out()[(static_cast<size_t>(head) * c.num_queries + query) * c.v_width];
+        };
         EXPECT_TRUE(std::isnan(first(0, 1)));
         EXPECT_FALSE(std::isnan(first(0, 0)));
         EXPECT_FALSE(std::isnan(first(3, 1)));
@@ -361,7 +366,8 @@ TEST(Attend, PeakedAttentionFindsItsKey) {
       error += std::pow(problem.out()[i] - value[i], 2);
       norm += std::pow(value[i], 2);
     }
-    EXPECT_LT(std::sqrt(error / norm), 5e-3) << TargetName(target);
+    // What is left is the rounding of the levels (math/codebook.h): AVX2 multiplies the narrow ones.
+    EXPECT_LT(std::sqrt(error / norm), target == Target::kAvx2 ? 8e-3 : 5e-3) << TargetName(target);
   }
 }
 

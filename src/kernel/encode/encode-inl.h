@@ -1,5 +1,5 @@
-// Encoding of one row of table codes (Layout::kPlanes); bytes equal the scalar codec's on every target. Other layouts use the scalar
-// codec itself: they are baselines.
+// Encoding of one row of table codes (Layout::kPlanes, nearest level); bytes equal the scalar codec's on every target. Everything else
+// uses the scalar codec itself: baselines, and codecs whose search is not one comparison a level.
 
 // Packs the codes of 16 coordinates (one a lane) of one key into its four lanes' bytes; see codec/planes.h.
 template <int kBits>
@@ -107,7 +107,7 @@ SWIVEL_INLINE void EncodeTableRow(const float* levels, const float* row, int wid
 }
 
 void EncodeRow(const Codec& codec, const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
-  if (codec.layout != Layout::kPlanes) return codec.encode(row, width, side, mode, group, token);
+  if (codec.layout != Layout::kPlanes || !codec.nearest_levels) return codec.encode(row, width, side, mode, group, token);
   switch (codec.code_bits) {
     case 2:
       return EncodeTableRow<2>(codec.levels, row, width, side, mode, group, token);

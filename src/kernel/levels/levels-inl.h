@@ -3,8 +3,30 @@
 // Keys and values share one shape (codec/planes.h): 16 lanes, four bytes a lane, several fields a byte. A *quad* is what one field of a
 // block yields: for keys 4 neighbouring coordinates of 16 tokens, for values 4 neighbouring tokens of 16 coordinates.
 
-inline constexpr int kChunk = 64;  // tokens that are scored and accumulated together
-inline constexpr int kChunkVectors = kChunk / 16;
+inline constexpr int kGroupVectors = kGroupTokens / 16;
+
+// A run of vectors of 16 tokens within a group, [begin, end). Both are even: 32 tokens are the least that share bytes.
+struct Span {
+  int begin, end;
+};
+
+// One bit for each token of a group.
+struct TokenBits {
+  uint64_t word[2] = {0, 0};
+
+  uint32_t OfVector(int v) const { return static_cast<uint32_t>(word[v / 4] >> (16 * (v % 4))) & 0xffffu; }
+  void AddVector(int v, uint32_t bits) { word[v / 4] |= static_cast<uint64_t>(bits) << (16 * (v % 4)); }
+  bool Any() const { return (word[0] | word[1]) != 0; }
+  bool All() const { return (word[0] & word[1]) == ~uint64_t{0}; }
+};
+
+// Calls f.operator()<bits>() for a codec's number of code bits.
+template <class F>
+SWIVEL_INLINE void WithBits(int bits, F f) {
+  if (bits == 2) return f.template operator()<2>();
+  if (bits == 3) return f.template operator()<3>();
+  f.template operator()<4>();
+}
 
 // The levels of a codec as lookups want them; codebooks of fewer than 16 levels are repeated.
 struct LevelTables {
@@ -16,9 +38,10 @@ struct LevelTables {
 SWIVEL_INLINE LevelTables MakeLevelTables(const Codec& codec) {
   LevelTables tables;
   const int count = 1 << codec.code_bits;
-  tables.step = codec.byte_levels->step;
+  const ByteLevels& book = kNarrowLevels ? codec.books->narrow : codec.books->wide;
+  tables.step = book.step;
   for (int i = 0; i < 16; ++i) {
-    const int level = codec.byte_levels->level[i % count];
+    const int level = book.level[i % count];
     tables.key_bytes[i] = static_cast<uint8_t>(level + kByteBias);
     tables.value_bytes[i] = static_cast<uint8_t>(level);
   }
@@ -46,16 +69,17 @@ SWIVEL_INLINE void StoreQuads(I32x16 low, I32x16 high, ByteTable table, uint8_t*
   }
 }
 
-// The 64 scales of a chunk as floats; returns a bit for each token whose row is NaN (its scale becomes 0).
-SWIVEL_INLINE uint64_t LoadScales(const uint8_t* group, int bits, int width, int chunk, float* scales) {
-  uint16_t stored[kChunk];
-  std::memcpy(stored, group + ScalesOffset(bits, width) + 2 * kChunk * chunk, sizeof(stored));
-  uint64_t poison = 0;
-  for (int v = 0; v < kChunkVectors; ++v) {
+// The scales of a span as floats; fetches the next group's (`ahead` as in ScoreCodes); adds a bit to `poison` for each token whose row is NaN (its scale becomes 0).
+SWIVEL_INLINE void LoadScales(const uint8_t* group, int bits, int width, Span span, size_t ahead, float* scales,
+                              TokenBits* poison) {
+  uint16_t stored[kGroupTokens];
+  const uint8_t* at = group + ScalesOffset(bits, width);
+  std::memcpy(stored, at, sizeof(stored));
+  for (size_t line = 0; line < sizeof(stored); line += 64) Prefetch(at + ahead + line);
+  for (int v = span.begin; v < span.end; ++v) {
     const F32x16 scale = LoadScale(stored + 16 * v);
     const uint32_t finite = LessBits(scale, Set(std::numeric_limits<float>::infinity()));
-    poison |= static_cast<uint64_t>(~finite & 0xffffu) << (16 * v);
+    if (finite != 0xffffu) poison->AddVector(v, ~finite & 0xffffu);
     Store(scales + 16 * v, SelectBits(finite, scale, Zero()));
   }
-  return poison;
 }

@@ -4,6 +4,8 @@
 #include "kernel/levels/levels-inl.h"
 #include "kernel/score/score-inl.h"
 #include "kernel/accumulate/accumulate-inl.h"
+#include "kernel/attend/softmax-inl.h"
+#include "kernel/attend/rows-inl.h"
 #include "kernel/attend/attend-inl.h"
 
 // Explicit linkage: a const object would be internal to this file.

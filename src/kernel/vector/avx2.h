@@ -3,8 +3,10 @@
 
 inline constexpr int kRowBlock = 4;
 inline constexpr int kVectorBlock = 1;  // 4 rows x 2 registers accumulate; the byte dot needs four more
-inline constexpr int kByteBias = 0;     // signed levels: see DotBytes
-inline constexpr int kWeightMax = 127;  // vpmaddubsw saturates above 2 * 127 * 127
+// vpmaddubsw adds two products in 16 bits: 128 * 127 and 255 * 64 twice each just fit.
+inline constexpr bool kNarrowLevels = true;
+inline constexpr int kByteBias = 64;  // it wants one side unsigned: key tables hold level + 64
+inline constexpr int kWeightMax = 255;
 
 struct F32x16 { __m256 a, b; };
 struct I32x16 { __m256i a, b; };
@@ -85,18 +87,20 @@ SWIVEL_INLINE uint32_t LessBits(F32x16 x, F32x16 y) {
   const uint32_t low = static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(x.a, y.a, _CMP_LT_OQ)));
   return low | static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(x.b, y.b, _CMP_LT_OQ))) << 8;
 }
-SWIVEL_INLINE uint64_t NotMinusInf64(const uint16_t* mask) {
-  const __m256i minus_inf = _mm256_set1_epi16(static_cast<short>(0xfc00));
+// A bit for each of 64 words that equals `value`.
+SWIVEL_INLINE uint64_t EqualBits64(const uint16_t* words, uint16_t value) {
+  const __m256i all = _mm256_set1_epi16(static_cast<short>(value));
   uint64_t bits = 0;
   for (int i = 0; i < 2; ++i) {
-    const __m256i* p = reinterpret_cast<const __m256i*>(mask + 32 * i);
-    const __m256i low = _mm256_cmpeq_epi16(_mm256_loadu_si256(p), minus_inf);
-    const __m256i high = _mm256_cmpeq_epi16(_mm256_loadu_si256(p + 1), minus_inf);
+    const __m256i* p = reinterpret_cast<const __m256i*>(words + 32 * i);
+    const __m256i low = _mm256_cmpeq_epi16(_mm256_loadu_si256(p), all);
+    const __m256i high = _mm256_cmpeq_epi16(_mm256_loadu_si256(p + 1), all);
     const __m256i packed = _mm256_permute4x64_epi64(_mm256_packs_epi16(low, high), 0xd8);
-    bits |= static_cast<uint64_t>(~static_cast<uint32_t>(_mm256_movemask_epi8(packed))) << (32 * i);
+    bits |= static_cast<uint64_t>(static_cast<uint32_t>(_mm256_movemask_epi8(packed))) << (32 * i);
   }
   return bits;
 }
+SWIVEL_INLINE void Prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 
 SWIVEL_INLINE F32x16 LoadF16(const uint16_t* p) {
   const __m128i* half = reinterpret_cast<const __m128i*>(p);
@@ -177,14 +181,12 @@ SWIVEL_INLINE I32x16 LookupBytes(ByteTable t, I32x16 index) {
   const __m256i field = _mm256_set1_epi8((1 << bits) - 1);  // vpshufb reads bit 7 as "zero"
   return {_mm256_shuffle_epi8(t.v, _mm256_and_si256(index.a, field)), _mm256_shuffle_epi8(t.v, _mm256_and_si256(index.b, field))};
 }
-// vpmaddubsw saturates on 255 * 127 twice; |q| <= 127 times a level of -127..127 with q's sign moved to it stays within 32258, exact.
-SWIVEL_INLINE __m256i DotBytesHalf(__m256i acc, __m256i levels, __m256i q) {
-  const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(q), _mm256_sign_epi8(levels, q));
-  return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+SWIVEL_INLINE __m256i DotBytesHalf(__m256i acc, __m256i table_bytes, __m256i q) {
+  return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(table_bytes, q), _mm256_set1_epi16(1)));
 }
-SWIVEL_INLINE I32x16 DotBytes(I32x16 acc, I32x16 levels, int32_t q) {
+SWIVEL_INLINE I32x16 DotBytes(I32x16 acc, I32x16 table_bytes, int32_t q) {
   const __m256i all = _mm256_set1_epi32(q);
-  return {DotBytesHalf(acc.a, levels.a, all), DotBytesHalf(acc.b, levels.b, all)};
+  return {DotBytesHalf(acc.a, table_bytes.a, all), DotBytesHalf(acc.b, table_bytes.b, all)};
 }
 SWIVEL_INLINE __m256i DotWeightsHalf(__m256i acc, __m256i levels, __m256i weights) {
   return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(weights, levels), _mm256_set1_epi16(1)));

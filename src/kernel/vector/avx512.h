@@ -5,6 +5,7 @@ inline constexpr int kRowBlock = 6;    // query rows a score or accumulate tile 
 inline constexpr int kVectorBlock = 4; // vectors of 16 tokens or coordinates beside them: 24 of 32 registers accumulate
 inline constexpr int kByteBias = 128;  // vpdpbusd wants one side unsigned: key tables hold level + 128
 inline constexpr int kWeightMax = 255;
+inline constexpr bool kNarrowLevels = false;
 
 struct F32x16 { __m512 v; };
 struct I32x16 { __m512i v; };
@@ -48,12 +49,14 @@ SWIVEL_INLINE F32x16 FlipSignLanes(F32x16 a) {
 
 SWIVEL_INLINE F32x16 SelectBits(uint32_t bits, F32x16 a, F32x16 b) { return {_mm512_mask_blend_ps(static_cast<__mmask16>(bits), b.v, a.v)}; }
 SWIVEL_INLINE uint32_t LessBits(F32x16 a, F32x16 b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ); }
-SWIVEL_INLINE uint64_t NotMinusInf64(const uint16_t* mask) {
-  const __m512i minus_inf = _mm512_set1_epi16(static_cast<short>(0xfc00));
-  const uint64_t low = _mm512_cmpneq_epi16_mask(_mm512_loadu_si512(mask), minus_inf);
-  const uint64_t high = _mm512_cmpneq_epi16_mask(_mm512_loadu_si512(mask + 32), minus_inf);
+// A bit for each of 64 words that equals `value`.
+SWIVEL_INLINE uint64_t EqualBits64(const uint16_t* words, uint16_t value) {
+  const __m512i all = _mm512_set1_epi16(static_cast<short>(value));
+  const uint64_t low = _mm512_cmpeq_epi16_mask(_mm512_loadu_si512(words), all);
+  const uint64_t high = _mm512_cmpeq_epi16_mask(_mm512_loadu_si512(words + 32), all);
   return low | high << 32;
 }
+SWIVEL_INLINE void Prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 
 SWIVEL_INLINE F32x16 LoadF16(const uint16_t* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))}; }
 SWIVEL_INLINE __m512i WidenU16(const void* p) { return _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p))); }
@@ -103,8 +106,15 @@ SWIVEL_INLINE I32x16 JoinBytes(I32x16 low, I32x16 high) { return {_mm512_ternary
 template <int bits>
 SWIVEL_INLINE I32x16 LookupBytes(ByteTable t, I32x16 index) { return {_mm512_permutexvar_epi8(index.v, t.v)}; }
 // acc + the sum of 4 products of table bytes and the signed bytes of q.
-SWIVEL_INLINE I32x16 DotBytes(I32x16 acc, I32x16 table_bytes, int32_t q) { return {_mm512_dpbusd_epi32(acc.v, table_bytes.v, _mm512_set1_epi32(q))}; }
+// In assembly, because GCC 12 copies and spills accumulators of the intrinsic when more than half of the registers accumulate.
+SWIVEL_INLINE I32x16 DotBytes(I32x16 acc, I32x16 table_bytes, int32_t q) {
+  const __m512i all = _mm512_set1_epi32(q);
+  asm("vpdpbusd %2, %1, %0" : "+v"(acc.v) : "v"(table_bytes.v), "v"(all));
+  return acc;
+}
 // acc + the sum of 4 products of signed levels and the unsigned bytes of `weights`, each at most kWeightMax.
 SWIVEL_INLINE I32x16 DotWeights(I32x16 acc, I32x16 levels, int32_t weights) {
-  return {_mm512_dpbusd_epi32(acc.v, _mm512_set1_epi32(weights), levels.v)};
+  const __m512i all = _mm512_set1_epi32(weights);
+  asm("vpdpbusd %2, %1, %0" : "+v"(acc.v) : "v"(all), "v"(levels.v));
+  return acc;
 }

@@ -5,6 +5,7 @@ inline constexpr int kRowBlock = 2;
 inline constexpr int kVectorBlock = 1;
 inline constexpr int kByteBias = 0;
 inline constexpr int kWeightMax = 255;
+inline constexpr bool kNarrowLevels = false;
 
 typedef float FloatVector __attribute__((vector_size(64)));
 typedef int32_t IntVector __attribute__((vector_size(64)));
@@ -70,11 +71,13 @@ SWIVEL_INLINE uint32_t LessBits(F32x16 a, F32x16 b) {
   for (int i = 0; i < 16; ++i) bits |= static_cast<uint32_t>(a.v[i] < b.v[i]) << i;
   return bits;
 }
-SWIVEL_INLINE uint64_t NotMinusInf64(const uint16_t* mask) {
+// A bit for each of 64 words that equals `value`.
+SWIVEL_INLINE uint64_t EqualBits64(const uint16_t* words, uint16_t value) {
   uint64_t bits = 0;
-  for (int i = 0; i < 64; ++i) bits |= static_cast<uint64_t>(mask[i] != 0xfc00) << i;
+  for (int i = 0; i < 64; ++i) bits |= static_cast<uint64_t>(words[i] == value) << i;
   return bits;
 }
+SWIVEL_INLINE void Prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 __attribute__((noinline)) void LoadF16Loop(const uint16_t* p, float* out) {
   for (int i = 0; i < 16; ++i) out[i] = F32FromF16(p[i]);

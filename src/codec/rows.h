@@ -1,0 +1,51 @@
+// Layout::kRows: the bytes of a row stand together, rows one after the other. For codecs that no kernel reads.
+#ifndef SWIVEL_CODEC_ROWS_H_
+#define SWIVEL_CODEC_ROWS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "base/half.h"
+#include "codec/codec.h"
+
+namespace swivel {
+
+// Fields of a row packed without gaps: field i of `bits` bits (at most 8) holds bits [i * bits, (i + 1) * bits) of a stream whose bit n is
+// bit n % 8 of byte n / 8.
+inline void PutBits(uint8_t* stream, int first_bit, int bits, int value) {
+  for (int i = 0; i < bits; ++i) {
+    uint8_t& byte = stream[(first_bit + i) / 8];
+    const int mask = 1 << (first_bit + i) % 8;
+    byte = static_cast<uint8_t>((value >> i & 1) != 0 ? byte | mask : byte & ~mask);
+  }
+}
+
+inline int GetBits(const uint8_t* stream, int first_bit, int bits) {
+  int value = 0;
+  for (int i = 0; i < bits; ++i) value |= (stream[(first_bit + i) / 8] >> (first_bit + i) % 8 & 1) << i;
+  return value;
+}
+
+inline void PutScale(uint8_t* at, uint16_t scale) {
+  at[0] = static_cast<uint8_t>(scale & 0xff);
+  at[1] = static_cast<uint8_t>(scale >> 8);
+}
+
+inline float GetScale(const uint8_t* at) { return F32FromScale(static_cast<uint16_t>(at[0] | at[1] << 8)); }
+
+// The functions of a kRows codec that need to know nothing but the size of a row.
+template <size_t (*kRowBytes)(int width)>
+size_t RowsGroupBytes(int width) {
+  return kGroupTokens * kRowBytes(width);
+}
+
+template <size_t (*kRowBytes)(int width)>
+void CopyRowBytes(const uint8_t* from_group, int from_token, int width, Side, uint8_t* to_group, int to_token) {
+  const size_t bytes = kRowBytes(width);
+  std::memmove(to_group + to_token * bytes, from_group + from_token * bytes, bytes);
+}
+
+}  // namespace swivel
+
+#endif  // SWIVEL_CODEC_ROWS_H_
