@@ -21,7 +21,7 @@ constexpr size_t kTrials = 1024, kLeastTrials = 8, kMostTrials = 256;
 
 using Clock = std::chrono::steady_clock;
 
-ScaleMode ScaleOf(const DistortionOptions& options) { return options.scale.value_or(ScaleMode::kMatched); }
+ScaleMode ScaleOf(const Codec& codec, const DistortionOptions& options) { return options.scale.value_or(codec.default_scale); }
 
 // The median time of call(i), i = 0, 1, …, in nanoseconds. Calls are so short that a neighbour on a shared machine disturbs few of them.
 template <class Call>
@@ -92,7 +92,7 @@ Status DistortionMeter::MeasureError(const Codec& codec, const DistortionOptions
   shape.num_heads = 1;
   shape.num_cells = static_cast<int64_t>(set_.rows());
   // The store of the plugin: rows are written and read as a cache does it.
-  StatusOr<std::unique_ptr<GroupStore>> store = GroupStore::Create(codec, options.side, ScaleOf(options), shape);
+  StatusOr<std::unique_ptr<GroupStore>> store = GroupStore::Create(codec, options.side, ScaleOf(codec, options), shape);
   if (!store.ok()) return store.status();
 
   std::vector<double> relative, divergences;
@@ -150,7 +150,7 @@ void DistortionMeter::MeasureTime(const Codec& codec, const DistortionOptions& o
   const Kernels& kernels = KernelsFor(options.target);
   const int width = set_.width;
   const size_t bytes = codec.group_bytes(width);
-  const ScaleMode scale = ScaleOf(options);
+  const ScaleMode scale = ScaleOf(codec, options);
   // Several groups in turns: a single one would teach the branch predictor its codes. Few enough to stay in the second-level cache.
   const size_t rows_a_group = std::min<size_t>(set_.rows(), kGroupTokens);
   const size_t num_groups = std::clamp<size_t>(set_.rows() / kGroupTokens, 1, 8);
@@ -194,7 +194,7 @@ DistortionRow DistortionMeter::Measure(const Codec& codec, const DistortionOptio
   row.width = set_.width;
   row.side = options.side;
   row.vectors = set_.rows();
-  if (codec.has_scale_mode) row.scale = ScaleOf(options);
+  if (codec.has_scale_mode) row.scale = ScaleOf(codec, options);
   if (Status status = CheckWidth(codec, set_.width); !status.ok()) {
     row.reason = status.message();
     return row;

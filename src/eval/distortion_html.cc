@@ -285,7 +285,11 @@ th:first-child, .why { text-align:left; } .why { color:var(--soft); white-space:
 
 }  // namespace
 
-std::string CodecFamily(const std::string& codec) { return codec.substr(0, std::min(codec.find_first_of("0123456789"), codec.size())); }
+std::string CodecFamily(const std::string& codec) {
+  const size_t begin = std::min(codec.find_first_of("0123456789"), codec.size());
+  const size_t end = std::min(codec.find_first_not_of("0123456789.", begin), codec.size());
+  return codec.substr(0, begin) + codec.substr(end);
+}
 
 std::string DistortionHtml(const std::vector<DistortionRow>& rows, Target target) {
   std::string navigation, sections;

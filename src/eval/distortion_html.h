@@ -14,8 +14,8 @@ namespace swivel {
 
 std::string DistortionHtml(const std::vector<DistortionRow>& rows, Target target);
 
-// The part of a codec's name that its family shares: "turbo" of "turbo3" and "turbo2.5", "q" of "q4_0_rot". Points of a family have one
-// colour and are joined by a line.
+// A codec's name without its first number, which is the rate: "turbo" of "turbo3" and "turbo2.5", "turboprod_orth" of "turboprod2_orth".
+// Points of a family have one colour and are joined by a line.
 std::string CodecFamily(const std::string& codec);
 
 }  // namespace swivel

@@ -62,7 +62,9 @@ TEST(DistortionHtml, AChartForEachSourceAndWidth) {
 
 TEST(DistortionHtml, Families) {
   EXPECT_EQ(CodecFamily("turbo2.5"), "turbo");
-  EXPECT_EQ(CodecFamily("q4_0_rot"), "q");
+  EXPECT_EQ(CodecFamily("turbo"), CodecFamily("turbo4"));
+  EXPECT_EQ(CodecFamily("turboprod2_orth"), "turboprod_orth");
+  EXPECT_EQ(CodecFamily("q4_0_rot"), "q_0_rot");
   EXPECT_EQ(CodecFamily("polar"), "polar");
 }
 
