@@ -145,7 +145,7 @@ TEST(Qjl, VarianceIsWhatTheoryGives) {
 // rows, and 1 up to the luck of the seed (.7 / w, one standard deviation) for a Gaussian S. Four standard errors.
 TEST(Qjl, EstimatesHaveNoBiasBeyondTheLengthOfTheRowsOfS) {
   for (const Scheme& scheme : kSchemes) {
-    for (int width : {32, 80, 128, 192}) {
+    for (int width : {32, 80, 128}) {
       SCOPED_TRACE(std::string(scheme.name) + " width " + std::to_string(width) + ", seed 83");
       const ProjectionMatrix s = GetProjection(scheme.projection, width);
       double length = 0.0;
@@ -155,9 +155,9 @@ TEST(Qjl, EstimatesHaveNoBiasBeyondTheLengthOfTheRowsOfS) {
         length += std::sqrt(norm2) / width;
       }
       const double gain = length * MeanAbs(Projection::kOrthogonal, width) / MeanAbs(scheme.projection, width);
-      const Moments keys = Measure(scheme.name, width, Side::kKey, 5000, 83);
+      const Moments keys = Measure(scheme.name, width, Side::kKey, 3000, 83);
       // The share of the row that the signs carry: what the codes leave.
-      const double left = scheme.code_bits == 0 ? 1.0 : 1.0 - Measure(scheme.name, width, Side::kValue, 5000, 83).along;
+      const double left = scheme.code_bits == 0 ? 1.0 : 1.0 - Measure(scheme.name, width, Side::kValue, 3000, 83).along;
       EXPECT_NEAR(keys.along, 1.0 + (gain - 1.0) * left, 4 * keys.along_error);
       EXPECT_NEAR(gain, 1.0, scheme.projection == Projection::kOrthogonal ? 1e-6 : 4 / std::sqrt(2.0) / width);
       // What the value side keeps is biased, which is why the papers add the signs.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "codec/test_rows.h"
@@ -41,6 +42,11 @@ std::vector<uint8_t> Write(Target target, const Codec& codec, Side side, int wid
 TEST(Backends, OneWritesAnotherReads) {
   for (const Codec* codec : AllCodecs()) {
     for (int width : {64, 128, 192}) {
+      if (test_rows::MultipliesByMatrix(*codec) && width > 64) continue;  // no target has an encoder of its own for them
+      std::vector<std::pair<std::vector<uint8_t>, std::vector<uint8_t>>> written;
+      for (Target writer : SupportedTargets()) {
+        written.emplace_back(Write(writer, *codec, Side::kKey, width), Write(writer, *codec, Side::kValue, width));
+      }
       Random random(123);
       std::vector<float> q = test_rows::GaussianRow(random, width, 2.0);
       AttendArgs args;
@@ -50,11 +56,11 @@ TEST(Backends, OneWritesAnotherReads) {
       args.scale = 1.0f / std::sqrt(static_cast<float>(width));
       for (Target reader : SupportedTargets()) {
         std::vector<float> first;
-        for (Target writer : SupportedTargets()) {
+        for (size_t w = 0; w < written.size(); ++w) {
+          const Target writer = SupportedTargets()[w];
           SCOPED_TRACE(std::string(codec->name) + " width " + std::to_string(width) + ", " + TargetName(writer) + " to " +
                        TargetName(reader) + ", seeds 121-123");
-          const std::vector<uint8_t> keys = Write(writer, *codec, Side::kKey, width);
-          const std::vector<uint8_t> values = Write(writer, *codec, Side::kValue, width);
+          const auto& [keys, values] = written[w];
           args.k = {codec, width, keys.data(), codec->group_bytes(width), 0, 0};
           args.v = {codec, width, values.data(), codec->group_bytes(width), 0, 0};
           std::vector<float> out(width, -777.0f);

@@ -62,7 +62,7 @@ class EncodeKernel : public testing::TestWithParam<Target> {
   template <class Body>
   void ForEachCase(uint64_t seed, Body body) {
     for (const Codec* codec : AllCodecs()) {
-      for (int width : test_rows::WidthsOf(*codec)) {
+      for (int width : test_rows::FewWidthsOf(*codec)) {
         for (Side side : {Side::kKey, Side::kValue}) {
           for (ScaleMode mode : test_rows::ModesOf(*codec)) {
             SCOPED_TRACE(Describe(*codec, width, side, mode) + ", seed " + std::to_string(seed));
@@ -112,7 +112,7 @@ TEST_P(EncodeKernel, RandomBitPatterns) {
 // The neighbours of a decision: two adjacent floats in one coordinate of which the first gives other codes than the second.
 TEST_P(EncodeKernel, BothSidesOfAThreshold) {
   for (const Codec* codec : AllCodecs()) {
-    for (int width : test_rows::WidthsOf(*codec)) {
+    for (int width : test_rows::FewWidthsOf(*codec)) {
       if (width > 128) continue;
       constexpr uint64_t kSeed = 74;
       SCOPED_TRACE(Describe(*codec, width, Side::kKey, ScaleMode::kMatched) + ", seed " + std::to_string(kSeed));
