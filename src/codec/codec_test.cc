@@ -84,7 +84,9 @@ TEST(Codecs, BitsAValueAreTheDocumentedOnes) {
       {"turbo2", {2, 1}},          {"turbo3", {3, 1}},          {"turbo4", {4, 1}},         {"rabitq1", {1, 1}},
       {"rabitq2", {2, 1}},         {"rabitq3", {3, 1}},         {"rabitq4", {4, 1}},        {"qjl", {1, 1}},
       {"qjl_orth", {1, 1}},        {"turboprod2", {2, 2}},      {"turboprod3", {3, 2}},     {"turboprod4", {4, 2}},
-      {"turboprod2_orth", {2, 2}}, {"turboprod3_orth", {3, 2}}, {"turboprod4_orth", {4, 2}}};
+      {"turboprod2_orth", {2, 2}}, {"turboprod3_orth", {3, 2}}, {"turboprod4_orth", {4, 2}}, {"tcq1", {1, 1}},
+      {"tcq2", {2, 1}},            {"tcq3", {3, 1}},            {"tcq4", {4, 1}},            {"tcq5", {5, 1}},
+      {"tcq6", {6, 1}}};
   ForEachCodecWidthSide([&](const Codec& codec, int width, Side) {
     double documented = 0.0;
     if (fixed.count(codec.name) != 0) {

@@ -45,6 +45,10 @@ inline double TypicalNoise(const Codec& codec, Side side) {
   if (name == "turboprod3_orth") return key ? .067 : .117;
   if (name == "turboprod4_orth") return key ? .020 : .035;
   if (name == "polar") return .0321;
+  if (codec.layout == Layout::kTrellis) {
+    constexpr double kNoise[] = {.34, .0871, .0233, .00627, .00175, .0006};
+    return kNoise[codec.code_bits - 1];
+  }
   if (codec.layout == Layout::kPlanes) return codec.code_bits == 2 ? .132 : codec.code_bits == 3 ? .037 : .0111;
   return .007;
 }
