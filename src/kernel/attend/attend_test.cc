@@ -159,9 +159,14 @@ class Problem {
 
 // Integer arithmetic rounds q, levels and weights to bytes (docs/numerics.md): about 1.5 % of the output's norm, where 4-bit codes themselves
 // lose 12 %. Float paths differ by rounding only.
-double Bound(const Case& c) {
-  const bool integer_k = (*FindCodec(c.k))->layout == Layout::kPlanes;
-  const bool integer_v = (*FindCodec(c.v))->layout == Layout::kPlanes;
+// The narrow levels of AVX2 are off by 1, 1.6 and 1.8 % of a standard deviation for the trellis codes of 4, 5 and 6 bits.
+double Bound(const Case& c, Target target = Target::kPortable) {
+  const bool integer_k = (*FindCodec(c.k))->has_integer_kernels();
+  const bool integer_v = (*FindCodec(c.v))->has_integer_kernels();
+  if (target == Target::kAvx2) {
+    const auto is_fine = [](const char* name) { return (*FindCodec(name))->layout == Layout::kTrellis && (*FindCodec(name))->code_bits >= 4; };
+    if (is_fine(c.k) || is_fine(c.v)) return 0.055;
+  }
   return integer_v ? 0.025 : integer_k ? 0.015 : 1e-5;
 }
 
@@ -172,7 +177,7 @@ void CheckAllTargets(const Case& c, MaskKind mask) {
                  std::to_string(c.num_queries) + " n_kv " + std::to_string(c.num_cells));
     Problem problem(c, mask, 42);
     problem.Run(KernelsFor(target));
-    EXPECT_LT(problem.RelativeError(), Bound(c));
+    EXPECT_LT(problem.RelativeError(), Bound(c, target));
   }
 }
 

@@ -1,0 +1,14 @@
+// Which encoder serves a codec.
+
+void EncodeRow(const Codec& codec, const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
+  if (codec.layout == Layout::kTrellis) return EncodeTrellisRow(codec, row, width, side, mode, group, token);
+  if (codec.layout != Layout::kPlanes || !codec.nearest_levels) return codec.encode(row, width, side, mode, group, token);
+  switch (codec.code_bits) {
+    case 2:
+      return EncodeTableRow<2>(codec.levels, row, width, side, mode, group, token);
+    case 3:
+      return EncodeTableRow<3>(codec.levels, row, width, side, mode, group, token);
+    default:
+      return EncodeTableRow<4>(codec.levels, row, width, side, mode, group, token);
+  }
+}
