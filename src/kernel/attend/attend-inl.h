@@ -80,7 +80,9 @@ SWIVEL_INLINE void UnpackGroup(const AttendPlan& plan, const LevelTables& k_tabl
   if (k.codec->has_integer_kernels()) {
     if (IsDirect(group, *k.codec)) {
     } else if (k.codec->layout == Layout::kTrellis) {
-      WithTrellisBits(k.codec->code_bits, [&]<int kBits>() { UnpackTrellisKeys<kBits>(group.keys, k.width, group.span, k_tables, s.key_tile); });
+      WithTrellisBits(k.codec->code_bits, [&]<int kBits>() {
+        UnpackTrellisKeys<kBits>(group.keys, k.width, group.span, group.keys_ahead, k_tables, s.key_tile);
+      });
     } else {
       const ByteTable table = MakeByteTable(k_tables.key_bytes);
       WithBits(k.codec->code_bits, [&]<int kBits>() { UnpackKeyCodes<kBits>(group.keys, k.width, group.span, table, s.key_tile); });
@@ -92,8 +94,9 @@ SWIVEL_INLINE void UnpackGroup(const AttendPlan& plan, const LevelTables& k_tabl
   if (v.codec->has_integer_kernels()) {
     if (IsDirect(group, *v.codec)) {
     } else if (v.codec->layout == Layout::kTrellis) {
-      WithTrellisBits(v.codec->code_bits,
-                      [&]<int kBits>() { UnpackTrellisValues<kBits>(group.values, v.width, group.span, v_tables, s.value_tile); });
+      WithTrellisBits(v.codec->code_bits, [&]<int kBits>() {
+        UnpackTrellisValues<kBits>(group.values, v.width, group.span, group.values_ahead, v_tables, s.value_tile);
+      });
     } else {
       const ByteTable table = MakeByteTable(v_tables.value_bytes);
       WithBits(v.codec->code_bits, [&]<int kBits>() { UnpackValueCodes<kBits>(group.values, v.width, group.span, table, s.value_tile); });

@@ -1,7 +1,7 @@
 // Weighted sums of trellis-coded values; the twin of accumulate/accumulate-inl.h, whose tiles and products it shares.
 
 template <int kBits>
-SWIVEL_INLINE void UnpackTrellisValues(const uint8_t* group, int width, Span span, const LevelTables& tables, uint8_t* tile) {
+SWIVEL_INLINE void UnpackTrellisValues(const uint8_t* group, int width, Span span, size_t ahead, const LevelTables& tables, uint8_t* tile) {
   const auto table = MakeCodeTable<kBits + 1>(tables.value_bytes);
   const ByteTable spread0 = MakeByteTable(kSubsetTables.z0);
   const ByteTable spread1 = MakeByteTable(kSubsetTables.z1);
@@ -14,6 +14,7 @@ SWIVEL_INLINE void UnpackTrellisValues(const uint8_t* group, int width, Span spa
     I32x16 u3 = ValuePath(part, cells, kCell, -3);
     for (int cell = 0; cell < cells; ++cell) {
       const CellCodes<kBits> codes = LoadCell<kBits>(part + cell * kCell);
+      SWIVEL_UNROLL for (int line = 0; line < kBits; ++line) Prefetch(codes.at + ahead + 64 * line);
       const I32x16 u = LoadRaw(codes.at);
       I32x16 subsets[2];
       ValueSubsets(u, u1, u2, u3, spread0, spread1, subsets);

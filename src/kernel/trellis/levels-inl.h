@@ -4,25 +4,6 @@
 // byte's path bits and the ones before: two lookups of 16 entries and an exclusive or give four 2-bit fields, which then join the fields
 // of m as the high bits of a code of turbo3 do. The index of a level is | field of m | z1 z0 | highest bit of m |, low to high.
 
-// Calls f.operator()<bits>() for the number of bits of a trellis code.
-template <class F>
-SWIVEL_INLINE void WithTrellisBits(int bits, F f) {
-  switch (bits) {
-    case 1:
-      return f.template operator()<1>();
-    case 2:
-      return f.template operator()<2>();
-    case 3:
-      return f.template operator()<3>();
-    case 4:
-      return f.template operator()<4>();
-    case 5:
-      return f.template operator()<5>();
-    default:
-      return f.template operator()<6>();
-  }
-}
-
 // The codecs that few rows read straight from the codes. The others pass through a tile whatever the number of rows: 1, 5 and 6 bits are
 // for halves of mixed width, where a kernel for each number of rows is not worth its code.
 SWIVEL_INLINE bool ReadsCodesDirectly(const Codec& codec) {

@@ -1,7 +1,8 @@
 // Scores of query rows against trellis codes; the twin of score/score-inl.h, whose tiles and products it shares.
 
+// `ahead` as in ScoreCodes: a single query may pass here too (ReadsCodesDirectly).
 template <int kBits>
-SWIVEL_INLINE void UnpackTrellisKeys(const uint8_t* group, int width, Span span, const LevelTables& tables, uint8_t* tile) {
+SWIVEL_INLINE void UnpackTrellisKeys(const uint8_t* group, int width, Span span, size_t ahead, const LevelTables& tables, uint8_t* tile) {
   const auto table = MakeCodeTable<kBits + 1>(tables.key_bytes);
   const int cells = width / 16;
   for (int v = span.begin; v < span.end; v += 2) {
@@ -9,6 +10,7 @@ SWIVEL_INLINE void UnpackTrellisKeys(const uint8_t* group, int width, Span span,
     KeyPath path = StartKeys(part, cells, 64 * kBits);
     for (int cell = 0; cell < cells; ++cell) {
       const CellCodes<kBits> codes = LoadCell<kBits>(part + static_cast<size_t>(cell) * 64 * kBits);
+      SWIVEL_UNROLL for (int line = 0; line < kBits; ++line) Prefetch(codes.at + ahead + 64 * line);
       I32x16 subsets[2];
       StepKeys(path, codes.at, subsets);
       uint8_t* out = tile + (static_cast<size_t>(cell) * 4 * kGroupVectors + v) * 64;
