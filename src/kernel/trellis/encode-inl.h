@@ -28,7 +28,7 @@ SWIVEL_INLINE void WithTrellisBits(int bits, F f) {
 struct TrellisScratch {
   alignas(64) float error[4 * kMaxHeadWidth];     // [coordinate][subset]
   alignas(64) uint8_t choice[4 * kMaxHeadWidth];  // [coordinate][subset]: 2 m
-  uint16_t second[kMaxHeadWidth / 2];             // [step]: a bit a lane
+  uint16_t second[kMaxHeadWidth / 2];             // [step]: a bit a lane, set where it was reached the second way
   alignas(64) int32_t codes[kMaxHeadWidth];       // u + 2 m
   alignas(64) float levels[kMaxHeadWidth];
 };
@@ -66,49 +66,78 @@ SWIVEL_INLINE void TrellisErrors(const TrellisBook& book, const float* y, float 
   }
 }
 
-// Lane indices of PickLanes: both halves of the trellis side by side.
-struct TrellisLanes {
-  alignas(64) int32_t first_cost[16], second_cost[16], first_subset[16], second_subset[16];
+// The search keeps costs where they are: the two states into which a pair of states leads stand in the lanes of that pair. So a step
+// exchanges lanes at a distance of 4, 2 or 1 in turn (kPhase 0, 1, 2), and before phase p lane l of a half holds state RotateState(l, p).
+// (Moving states to lanes of their own number would cross registers in every step, in the middle of the serial chain.)
+constexpr int RotateState(int state, int by) {
+  for (int i = 0; i < by; ++i) state = (state << 1 & 7) | state >> 2;
+  return state;
+}
+template <int kPhase>
+inline constexpr int kDistance = 4 >> kPhase;
+
+// Of a phase. For PickLanes: the subsets through which a lane is reached from itself and from its partner. For the traceback: the subset by
+// the lane after the step and, as bit 3, whether it was reached the second way.
+struct TrellisPhase {
+  alignas(64) int32_t from_own[16], from_partner[16];
+  uint8_t subset[16], subset_back[16];
 };
-constexpr TrellisLanes MakeTrellisLanes() {
-  TrellisLanes lanes = {};
-  for (int s = 0; s < 8; ++s) {
+constexpr TrellisPhase MakeTrellisPhase(int phase) {
+  TrellisPhase lanes = {};
+  for (int lane = 0; lane < 8; ++lane) {
+    const int after = RotateState(lane, phase + 1);
+    const bool own_is_second = (lane & 4 >> phase) != 0;
     for (int half : {0, 8}) {
-      lanes.first_cost[half + s] = half + s / 2;
-      lanes.second_cost[half + s] = half + s / 2 + 4;
-      lanes.first_subset[half + s] = half + (half == 0 ? kTrellisFirst[s] : kTrellisFirstBack[s]);
-      lanes.second_subset[half + s] = half + (half == 0 ? kTrellisSecond[s] : kTrellisSecondBack[s]);
+      const int first = half == 0 ? kTrellisFirst[after] : kTrellisFirstBack[after];
+      const int second = half == 0 ? kTrellisSecond[after] : kTrellisSecondBack[after];
+      lanes.from_own[half + lane] = half + (own_is_second ? second : first);
+      lanes.from_partner[half + lane] = half + (own_is_second ? first : second);
+      (half == 0 ? lanes.subset : lanes.subset_back)[lane] = static_cast<uint8_t>(first);
+      (half == 0 ? lanes.subset : lanes.subset_back)[8 + lane] = static_cast<uint8_t>(second);
     }
   }
   return lanes;
 }
-alignas(64) static constexpr TrellisLanes kTrellisLanes = MakeTrellisLanes();
+alignas(64) static constexpr TrellisPhase kTrellisPhases[3] = {MakeTrellisPhase(0), MakeTrellisPhase(1), MakeTrellisPhase(2)};
 
-// Fills s.second and returns the state in the middle of the best path.
+// One coordinate of each half; returns a bit for each lane that was reached the second way.
+template <int kPhase>
+SWIVEL_INLINE uint32_t StepTrellis(const float* error, const float* error_back, F32x16* cost) {
+  const F32x16 errors = LoadQuads(error, error_back);
+  const F32x16 own = Add(*cost, PickLanes(errors, LoadRaw(kTrellisPhases[kPhase].from_own)));
+  const F32x16 partner = Add(SwapLanes<kDistance<kPhase>>(*cost), PickLanes(errors, LoadRaw(kTrellisPhases[kPhase].from_partner)));
+  constexpr uint32_t kOwnIsSecond = kPhase == 0 ? 0xf0f0 : kPhase == 1 ? 0xcccc : 0xaaaa;
+  *cost = Min(own, partner);
+  return (LessBits(partner, own) & ~kOwnIsSecond) | (LessBits(own, partner) & kOwnIsSecond);
+}
+
+// Fills s.second and returns the state in the middle of the best path. Step n visits the coordinate of place n and, its mirror image, that
+// of place width - 1 - n.
 SWIVEL_INLINE int SearchTrellis(int width, int passes, TrellisScratch& s) {
-  const I32x16 first_cost = LoadRaw(kTrellisLanes.first_cost), second_cost = LoadRaw(kTrellisLanes.second_cost);
-  const I32x16 first_subset = LoadRaw(kTrellisLanes.first_subset), second_subset = LoadRaw(kTrellisLanes.second_subset);
   alignas(64) float lanes[16] = {};
   for (int i = 1; i < 8; ++i) lanes[i] = std::numeric_limits<float>::infinity();
   F32x16 cost = Load(lanes);
-  // Step i visits the coordinate of place i and, its mirror image, that of place width - 1 - i.
-  const int rounds = width / passes;
-  int step = 0;
-  for (int pass = 0; pass < passes / 2; ++pass) {
-    for (int round = 0; round < rounds; ++round, ++step) {
-      const int i = round * passes + pass;
-      const F32x16 error = LoadQuads(s.error + 4 * i, s.error + 4 * (width - 1 - i));
-      const F32x16 one = Add(PickLanes(cost, first_cost), PickLanes(error, first_subset));
-      const F32x16 two = Add(PickLanes(cost, second_cost), PickLanes(error, second_subset));
-      s.second[step] = static_cast<uint16_t>(LessBits(two, one));
-      cost = Min(two, one);
-    }
+  const int steps = width / 2;
+  int i = 0;
+  const auto step = [&]<int kPhase>(int n) {
+    s.second[n] = static_cast<uint16_t>(StepTrellis<kPhase>(s.error + 4 * i, s.error + 4 * (width - 1 - i), &cost));
+    i += passes;
+    i = i < width ? i : i - width + 1;
+  };
+  int n = 0;
+  for (; n + 3 <= steps; n += 3) {
+    step.template operator()<0>(n);
+    step.template operator()<1>(n + 1);
+    step.template operator()<2>(n + 2);
   }
+  if (n < steps) step.template operator()<0>(n);
+  if (n + 1 < steps) step.template operator()<1>(n + 1);
   Store(lanes, cost);
   int meet = 0;
   float least = std::numeric_limits<float>::infinity();
+  const int turn_back = 3 - steps % 3;  // from state to lane
   for (int state = 0; state < kTrellisStates; ++state) {
-    const float total = lanes[state] + lanes[8 + kReversedBits[state]];
+    const float total = lanes[RotateState(state, turn_back)] + lanes[8 + RotateState(kReversedBits[state], turn_back)];
     if (total < least) {
       least = total;
       meet = state;
@@ -117,44 +146,39 @@ SWIVEL_INLINE int SearchTrellis(int width, int passes, TrellisScratch& s) {
   return meet;
 }
 
-// The subset of a step by the state (name) after it and, as bit 3, the way into it.
-struct TrellisWays {
-  uint8_t subset[16], subset_back[16];
-};
-constexpr TrellisWays MakeTrellisWays() {
-  TrellisWays ways = {};
-  for (int s = 0; s < 8; ++s) {
-    ways.subset[s] = kTrellisFirst[s];
-    ways.subset[8 + s] = kTrellisSecond[s];
-    ways.subset_back[s] = kTrellisFirstBack[s];
-    ways.subset_back[8 + s] = kTrellisSecondBack[s];
-  }
-  return ways;
-}
-static constexpr TrellisWays kTrellisWays = MakeTrellisWays();
-
-// Walks both halves of the path outwards and writes codes and levels.
+// Walks both halves of the path outwards, lane by lane, and writes codes and levels.
 SWIVEL_INLINE void TraceTrellis(const TrellisBook& book, int width, int passes, int meet, TrellisScratch& s) {
-  const int rounds = width / passes;
   const float* levels = book.level;
-  size_t state = static_cast<size_t>(meet), name = kReversedBits[meet];
-  const uint16_t* second = s.second + width / 2;
-  const auto write = [&](int i, size_t u, size_t subset) {
-    const size_t choice = s.choice[4 * i + subset];
-    s.codes[i] = static_cast<int32_t>(u + choice);
-    s.levels[i] = levels[2 * choice + subset];
+  int n = width / 2;
+  const int turn_back = 3 - n % 3;
+  size_t lane = RotateState(meet, turn_back), lane_back = RotateState(kReversedBits[meet], turn_back);
+  const int rounds = width / passes;
+  int i = (n - 1) % rounds * passes + (n - 1) / rounds;
+  const auto write = [&](int at, size_t u, size_t subset) {
+    const size_t choice = s.choice[4 * at + subset];
+    s.codes[at] = static_cast<int32_t>(u + choice);
+    s.levels[at] = levels[2 * choice + subset];
   };
-  for (int pass = passes / 2 - 1; pass >= 0; --pass) {
-    for (int i = (rounds - 1) * passes + pass; i >= 0; i -= passes) {
-      const uint32_t bits = *--second;
-      const size_t way = state + 8 * (bits >> state & 1);  // bit 3 is u_(n-3)
-      write(i, state & 1, kTrellisWays.subset[way]);
-      state = way / 2;
-      const size_t u = bits >> 8 >> name & 1;
-      const size_t way_back = name + 8 * u;
-      write(width - 1 - i, u, kTrellisWays.subset_back[way_back]);
-      name = way_back / 2;
-    }
+  const auto step = [&]<int kPhase>() {
+    constexpr size_t kBit = 2 - kPhase;  // of a lane: the path bit after the step, the way before
+    constexpr size_t kKeep = 7 & ~(size_t{1} << kBit);
+    const uint32_t second = s.second[--n];
+    const size_t way = second >> lane & 1;
+    write(i, lane >> kBit & 1, kTrellisPhases[kPhase].subset[lane + 8 * way]);
+    lane = (lane & kKeep) | way << kBit;
+    const size_t u = second >> 8 >> lane_back & 1;
+    write(width - 1 - i, u, kTrellisPhases[kPhase].subset_back[lane_back + 8 * u]);
+    lane_back = (lane_back & kKeep) | u << kBit;
+    i -= passes;
+    i = i >= 0 ? i : i + width - 1;
+  };
+  const int rest = n % 3;
+  if (rest == 2) step.template operator()<1>();
+  if (rest >= 1) step.template operator()<0>();
+  while (n > 0) {
+    step.template operator()<2>();
+    step.template operator()<1>();
+    step.template operator()<0>();
   }
 }
 
