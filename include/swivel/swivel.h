@@ -59,8 +59,11 @@ typedef struct swivel_cache_params {
   int64_t num_cells;  /* tokens the cache can hold; memory is committed as cells are written */
 } swivel_cache_params;
 
-/* Creates an empty cache. The kernel target is the best of this processor, or what the environment variable SWIVEL_TARGET names. */
+/* Creates an empty cache. The kernel target is the best of this processor, or what the environment variable SWIVEL_TARGET names;
+ * SWIVEL_UNSUPPORTED when this processor cannot run that one. */
 SWIVEL_API swivel_status swivel_cache_create(const swivel_cache_params* params, swivel_cache** cache, swivel_error* error);
+/* The kernel target that the cache encodes and attends with: "portable", "avx2", "avx512" or "neon". */
+SWIVEL_API const char* swivel_cache_target(const swivel_cache* cache);
 /* Frees the cache and its memory; NULL is allowed. */
 SWIVEL_API void swivel_cache_destroy(swivel_cache* cache);
 

@@ -154,6 +154,8 @@ swivel_status swivel_cache_create(const swivel_cache_params* params, swivel_cach
   });
 }
 
+const char* swivel_cache_target(const swivel_cache* cache) { return swivel::TargetName(cache->kernels->target); }
+
 void swivel_cache_destroy(swivel_cache* cache) { delete cache; }
 
 swivel_status swivel_cache_write(swivel_cache* cache, int64_t first_cell, int64_t count, const float* k, const float* v, swivel_error* error) {

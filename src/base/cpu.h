@@ -9,9 +9,9 @@
 
 namespace swivel {
 
-enum class Target { kPortable, kAvx2, kAvx512 };
+enum class Target { kPortable, kAvx2, kAvx512, kNeon };
 
-// "portable", "avx2", "avx512".
+// "portable", "avx2", "avx512", "neon".
 const char* TargetName(Target target);
 
 // Targets that this processor and operating system can run, slowest first; always holds kPortable.

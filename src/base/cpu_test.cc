@@ -67,7 +67,7 @@ TEST(Cpu, WithoutTheVariableTheBestTargetRuns) {
 }
 
 TEST(Cpu, NonsenseIsAnErrorThatNamesTheVariableAndWhatIsAccepted) {
-  for (const char* nonsense : {"", "avx", "AVX2", "avx2 ", "-1", "abc", "scalar"}) {
+  for (const char* nonsense : {"", "avx", "AVX2", "avx2 ", "-1", "abc", "scalar", "NEON"}) {
     const TargetVariable wrong(nonsense);
     const StatusOr<Target> chosen = ChooseTarget();
     ASSERT_FALSE(chosen.ok()) << "'" << nonsense << "'";
@@ -75,18 +75,22 @@ TEST(Cpu, NonsenseIsAnErrorThatNamesTheVariableAndWhatIsAccepted) {
     const std::string& message = chosen.status().message();
     EXPECT_NE(message.find("SWIVEL_TARGET"), std::string::npos) << message;
     EXPECT_NE(message.find("'" + std::string(nonsense) + "'"), std::string::npos) << message;
-    for (const char* name : {"portable", "avx2", "avx512"}) EXPECT_NE(message.find(name), std::string::npos) << message;
+    for (const char* name : {"portable", "avx2", "avx512", "neon"}) EXPECT_NE(message.find(name), std::string::npos) << message;
   }
 }
 
 TEST(Cpu, KnownTargetsThatThisProcessorLacksAreUnsupported) {
-  for (Target target : {Target::kPortable, Target::kAvx2, Target::kAvx512}) {
+  for (Target target : {Target::kPortable, Target::kAvx2, Target::kAvx512, Target::kNeon}) {
     const std::vector<Target> supported = SupportedTargets();
     if (std::find(supported.begin(), supported.end(), target) != supported.end()) continue;
     const StatusOr<Target> found = TargetFromName(TargetName(target));
     ASSERT_FALSE(found.ok());
     EXPECT_EQ(found.status().code(), StatusCode::kUnsupported);
-    EXPECT_NE(found.status().message().find(TargetName(target)), std::string::npos);
+    const std::string& message = found.status().message();
+    EXPECT_NE(message.find("'" + std::string(TargetName(target)) + "'"), std::string::npos) << message;
+    const size_t accepted = message.find("; it runs: ");
+    ASSERT_NE(accepted, std::string::npos) << message;
+    for (Target runs : supported) EXPECT_NE(message.find(TargetName(runs), accepted), std::string::npos) << message;
   }
 }
 

@@ -117,16 +117,21 @@ TEST(Half, Bf16RoundsToNearestEven) {
 }
 
 #if defined(__FLT16_MANT_DIG__)
+#if defined(__aarch64__)
+using CompilersHalf = __fp16;  // C++ has _Float16 there from GCC 13 on only
+#else
+using CompilersHalf = _Float16;
+#endif
 TEST(Half, F16EqualsTheCompilersHalf) {
   for (float x : TrickyFloats()) {
-    const _Float16 half = static_cast<_Float16>(x);
+    const CompilersHalf half = static_cast<CompilersHalf>(x);
     uint16_t bits;
     std::memcpy(&bits, &half, 2);
     ASSERT_EQ(F16FromF32(x), bits) << std::hexfloat << x;
   }
   for (uint32_t bits = 0; bits < 65536; ++bits) {
     const uint16_t stored = static_cast<uint16_t>(bits);
-    _Float16 half;
+    CompilersHalf half;
     std::memcpy(&half, &stored, 2);
     const float expected = static_cast<float>(half);
     const float actual = F32FromF16(stored);

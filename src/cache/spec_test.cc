@@ -45,6 +45,18 @@ TEST(Spec, ItemsSetWhatTheyName) {
   EXPECT_EQ(both.v_scale, ScaleMode::kUnbiased);
 }
 
+// A dot is part of a name: items end at commas, a boundary's codec begins at the colon.
+TEST(Spec, NamesWithADot) {
+  const CacheSpec spec = ParseOrDie("k=turbo3.5,v=turbo2.5,boundary=2:turbo3.5");
+  EXPECT_EQ(spec.k, CodecId::kTurbo3_5);
+  EXPECT_EQ(spec.v, CodecId::kTurbo2_5);
+  EXPECT_EQ(spec.boundary_codec, CodecId::kTurbo3_5);
+  EXPECT_EQ(spec.ToString(), "k=turbo3.5,v=turbo2.5,boundary=2:turbo3.5");
+  for (const char* wrong : {"turbo2,5", "turbo2.", "turbo2.50", "turbo.5", "turbo2.5.5", "2.5", "boundary=2.5:turbo2"}) {
+    EXPECT_FALSE(ParseSpec(wrong).ok()) << wrong;
+  }
+}
+
 // The general item first whatever its place: a specific one refines it.
 TEST(Spec, OrderOfItemsDoesNotMatter) {
   const std::pair<const char*, const char*> same[] = {{"v=turbo3,turbo4", "turbo4,v=turbo3"},

@@ -18,20 +18,6 @@ struct Options {
   std::string output = "md";
 };
 
-const char* FrameName(Frame frame) {
-  switch (frame) {
-    case Frame::kNone:
-      return "none";
-    case Frame::kHadamard:
-      return "hadamard";
-    case Frame::kHadamard64:
-      return "hadamard64";
-    case Frame::kSignedHadamard:
-      return "signs+hadamard";
-  }
-  return "unknown";
-}
-
 // One name when K and V are stored in the same basis.
 std::string FrameNames(const Codec& codec) {
   const std::string key = FrameName(codec.frame(Side::kKey)), value = FrameName(codec.frame(Side::kValue));

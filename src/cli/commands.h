@@ -15,6 +15,8 @@ void AddExec(CLI::App& app, int* exit_code);
 void AddSize(CLI::App& app, int* exit_code);
 void AddInfo(CLI::App& app, int* exit_code);
 void AddCodecs(CLI::App& app, int* exit_code);
+void AddDistortion(CLI::App& app, int* exit_code);
+void AddCapture(CLI::App& app, int* exit_code);
 void AddDoctor(CLI::App& app, int* exit_code);
 void AddPluginPath(CLI::App& app, int* exit_code);
 

@@ -19,6 +19,8 @@ int main(int argc, char** argv) {
   swivel::cli::AddSize(app, &exit_code);
   swivel::cli::AddInfo(app, &exit_code);
   swivel::cli::AddCodecs(app, &exit_code);
+  swivel::cli::AddDistortion(app, &exit_code);
+  swivel::cli::AddCapture(app, &exit_code);
   swivel::cli::AddDoctor(app, &exit_code);
   swivel::cli::AddPluginPath(app, &exit_code);
   const auto named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };

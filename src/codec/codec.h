@@ -40,7 +40,7 @@ enum class CodecId : uint8_t {
 };
 
 // How the bytes of a group are arranged; see docs/formats.md and the codec's own file.
-// kRows: rows one after the other, [token][row bytes]; only the codec's own functions read them.
+// kRows: rows one after the other, [token][row bytes]; only the codec's own functions read them, attention decodes them to floats.
 enum class Layout : uint8_t { kF16, kBf16, kQ8_0, kQ4_0, kPlanes, kRows, kTrellis };
 
 struct Codec {
@@ -49,7 +49,7 @@ struct Codec {
   const char* summary;  // one line for help and tables
   Frame key_frame, value_frame;
   Layout layout;
-  int code_bits;       // bits of a code; 16 for f16 and bf16
+  int code_bits;       // bits of a code; 16 for f16 and bf16; kRows: of most codes, rounded down
   int width_multiple;  // the head width must be a multiple of this
   bool has_scale_mode;
   const float* levels;        // kPlanes: the 2^code_bits code values, ascending; else null

@@ -5,10 +5,14 @@
 
 #include <array>
 #include <cmath>
+#include <functional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "codec/codec.h"
+#include "codec/plane_rows.h"
 #include "codec/test_rows.h"
 
 namespace swivel {
@@ -30,10 +34,11 @@ std::vector<const Codec*> TableCodecs() {
   return codecs;
 }
 
+// With one scale a row: the outlier splits have two (fractional_test.cc).
 std::vector<const Codec*> CodecsWithScaleModes() {
   std::vector<const Codec*> codecs;
   for (const Codec* codec : AllCodecs()) {
-    if (codec->has_scale_mode) codecs.push_back(codec);
+    if (codec->has_scale_mode && !std::string_view(codec->name).ends_with(".5")) codecs.push_back(codec);
   }
   return codecs;
 }
@@ -75,6 +80,68 @@ TEST(Distortion, EqualsTheoryAtWidth128) {
     const double measured = MeanDistortion(Find(expected.name), 128, expected.mode, 1.0, 6000, 41);
     EXPECT_NEAR(measured, expected.distortion, 0.015 * expected.distortion + 5e-5);
     RecordProperty(std::string(expected.name) + "_" + ScaleModeName(expected.mode), std::to_string(measured));
+  }
+}
+
+// Scale 1 (TurboQuant's own, x^ = R^T c ||x|| / sqrt(width)) from the stored codes: .1160 .0340 .0093 at width 128.
+TEST(Distortion, EqualsTheoryAtScaleOne) {
+  for (const auto& [name, expected] : {std::pair("turbo2", .1160), std::pair("turbo3", .0340), std::pair("turbo4", .0093)}) {
+    const Codec& codec = Find(name);
+    Random random(141);
+    std::vector<uint8_t> group(codec.group_bytes(128), 0);
+    double sum = 0.0;
+    constexpr int kRows = 6000;
+    for (int i = 0; i < kRows; ++i) {
+      const std::vector<float> row = test_rows::UnitRow(random, 128);
+      codec.encode(row.data(), 128, Side::kKey, ScaleMode::kMatched, group.data(), 0);
+      std::vector<float> codes = test_rows::Decode(codec, group.data(), 128, Side::kKey, 0);
+      const float scale = GetPlaneScale(group.data(), codec.code_bits, 128, 0);
+      for (float& x : codes) x = static_cast<float>(x / scale / std::sqrt(128.0));
+      sum += SquaredDistance(row, codes);
+    }
+    EXPECT_NEAR(sum / kRows, expected, 0.015 * expected + 5e-5) << name << ", seed 141";
+    RecordProperty(std::string(name) + "_scale_one", std::to_string(sum / kRows));
+  }
+}
+
+// TurboQuant's bounds (arXiv 2504.19874, section 3): D <= sqrt(3) pi / 2 4^-b for unit vectors, whatever they look like, and no
+// code of b bits is below 4^-b on the sphere. Kinds of vectors that data shows; not those that the rotation is made to lose
+// (block_frames_test.cc), which are as unlikely as any other direction.
+TEST(Distortion, StaysWithinTheBoundsOfThePaper) {
+  struct Kind {
+    const char* name;
+    std::function<float(Random&, int i)> coordinate;
+  };
+  const auto sign = [](Random& random) { return random.Uniform() < 0.5 ? -1.0f : 1.0f; };
+  const Kind kinds[] = {
+      {"sphere", [](Random& random, int) { return random.Normal(); }},
+      {"Laplace", [&](Random& random, int) { return sign(random) * static_cast<float>(-std::log(1.0 - random.Uniform())); }},
+      {"uniform", [](Random& random, int) { return static_cast<float>(random.Uniform() - 0.5); }},
+      {"positive", [](Random& random, int) { return static_cast<float>(random.Uniform()); }},
+      {"signs", [&](Random& random, int) { return sign(random); }},
+      {"one in ten", [](Random& random, int) { return random.Uniform() < 0.1 ? random.Normal() : 0.0f; }},
+      {"two spikes", [&](Random& random, int i) { return i == 5 || i == 77 ? sign(random) : 0.0f; }},
+      {"outlier channels", [](Random& random, int i) { return (i % 40 == 3 ? 20.0f : 1.0f) * random.Normal(); }},
+      {"constant outliers", [](Random& random, int i) { return (i % 40 == 3 ? 30.0f : 0.0f) + random.Normal(); }},
+      {"heavy tails", [](Random& random, int) { return random.Normal() / (0.01f + std::fabs(random.Normal())); }},
+  };
+  for (const char* name : {"turbo2", "turbo3", "turbo4"}) {
+    const Codec& codec = Find(name);
+    const double floor = std::pow(4.0, -codec.code_bits);
+    for (const Kind& kind : kinds) {
+      SCOPED_TRACE(std::string(name) + " " + kind.name + ", seed 142");
+      Random random(142);
+      double sum = 0.0;
+      constexpr int kRows = 500;
+      for (int n = 0; n < kRows; ++n) {
+        std::vector<float> row(128);
+        for (int i = 0; i < 128; ++i) row[i] = kind.coordinate(random, i);
+        sum += SquaredDistance(row, RoundTrip(codec, row, Side::kKey, ScaleMode::kMatched)) / std::max(Dot(row, row), 1e-30);
+      }
+      EXPECT_LE(sum / kRows, std::sqrt(3.0) * M_PI / 2 * floor);
+      if (kind.name != std::string("sphere")) continue;
+      EXPECT_GE(sum / kRows, floor);
+    }
   }
 }
 
@@ -173,6 +240,7 @@ TEST(Distortion, TailCoordinatesAreAsGoodAsTheHead) {
     const std::string name = codec->name;
     const bool gaussian = (name.starts_with("qjl") || name.starts_with("turboprod")) && !name.ends_with("_orth");
     for (int width : {80, 96, 112, 192, 320, 576}) {
+      if (!CheckWidth(*codec, width).ok()) continue;
       SCOPED_TRACE(std::string(codec->name) + " width " + std::to_string(width) + ", seed 47");
       Random random(47);
       std::vector<double> error(width / 16, 0.0);
@@ -189,6 +257,7 @@ TEST(Distortion, TailCoordinatesAreAsGoodAsTheHead) {
 // A channel that carries most of the energy is what keys of real models have: rotation must spread it at every width.
 TEST(Distortion, OutlierChannelsDoNotHurt) {
   for (const Codec* codec : TableCodecs()) {
+    if (!test_rows::MixesWholeRow(*codec)) continue;
     for (int width : {64, 80, 112, 128, 192}) {
       SCOPED_TRACE(std::string(codec->name) + " width " + std::to_string(width) + ", seed 48");
       Random random(48);

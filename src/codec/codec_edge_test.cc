@@ -54,7 +54,9 @@ TEST(Edge, ConstantAndSparseRowsKeepTheirDirection) {
       std::vector<float> constant(width, size), spike(width, 0.0f), alternating(width);
       spike[width / 2] = size;
       for (int i = 0; i < width; ++i) alternating[i] = i % 2 == 0 ? size : -size;
-      for (const std::vector<float>& row : {constant, spike, alternating}) {
+      std::vector<std::vector<float>> rows = {constant, alternating};
+      if (test_rows::MixesWholeRow(codec)) rows.push_back(spike);
+      for (const std::vector<float>& row : rows) {
         const std::vector<float> back = test_rows::RoundTrip(codec, row, side, mode);
         const double cosine = test_rows::Dot(row, back) / (test_rows::Norm(row) * test_rows::Norm(back));
         ASSERT_LT(1 - cosine * cosine, bound / (1 + bound)) << size;
@@ -67,7 +69,7 @@ TEST(Edge, ConstantAndSparseRowsKeepTheirDirection) {
 // With one magnitude in every rotated slot the corrected scale makes a single spike exact, up to the rounding of the scale.
 TEST(Edge, SpikesAreExactAtPowersOfTwo) {
   for (const Codec* codec : AllCodecs()) {
-    if (codec->layout != Layout::kPlanes) continue;
+    if (codec->layout != Layout::kPlanes || !test_rows::MixesWholeRow(*codec)) continue;
     for (int width : {32, 64, 128, 256, 512}) {
       for (int at : {0, 7, width - 1}) {
         for (ScaleMode mode : test_rows::ModesOf(*codec)) {
@@ -114,9 +116,12 @@ TEST(Edge, FiniteRowsStayFiniteOrBecomeVisiblyDamaged) {
       if (largest < (half_scale ? 6e4f : 1e35f)) {
         ASSERT_TRUE(AllFinite(back)) << tricky.name;
       } else if (AllFinite(back) && !half_scale) {
-        ASSERT_LT(test_rows::Norm(back), 1.6 * std::sqrt(1 + test_rows::TypicalNoise(codec, side)) * test_rows::Norm(tricky.row))
+        // cos^2 of the angle between a row and its codes; the norm is at most 1 / cos of it, in the unbiased mode.
+        const double least = test_rows::MixesWholeRow(codec) ? 0.5 : 0.1;
+        ASSERT_LT(test_rows::Norm(back),
+                  1.13 / std::sqrt(least) * std::sqrt(1 + test_rows::TypicalNoise(codec, side)) * test_rows::Norm(tricky.row))
             << tricky.name;
-        ASSERT_GT(test_rows::Dot(back, tricky.row), 0.5 * test_rows::Dot(tricky.row, tricky.row)) << tricky.name;
+        ASSERT_GT(test_rows::Dot(back, tricky.row), least * test_rows::Dot(tricky.row, tricky.row)) << tricky.name;
       }
     }
   });

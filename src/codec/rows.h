@@ -14,25 +14,29 @@ namespace swivel {
 // Fields of a row packed without gaps: field i of `bits` bits (at most 8) holds bits [i * bits, (i + 1) * bits) of a stream whose bit n is
 // bit n % 8 of byte n / 8.
 inline void PutBits(uint8_t* stream, int first_bit, int bits, int value) {
-  for (int i = 0; i < bits; ++i) {
-    uint8_t& byte = stream[(first_bit + i) / 8];
-    const int mask = 1 << (first_bit + i) % 8;
-    byte = static_cast<uint8_t>((value >> i & 1) != 0 ? byte | mask : byte & ~mask);
-  }
+  uint8_t* at = stream + first_bit / 8;
+  const int shift = first_bit % 8;
+  const int mask = ((1 << bits) - 1) << shift;
+  const int placed = value << shift & mask;
+  at[0] = static_cast<uint8_t>((at[0] & ~mask) | placed);
+  if (shift + bits > 8) at[1] = static_cast<uint8_t>((at[1] & ~(mask >> 8)) | placed >> 8);
 }
 
 inline int GetBits(const uint8_t* stream, int first_bit, int bits) {
-  int value = 0;
-  for (int i = 0; i < bits; ++i) value |= (stream[(first_bit + i) / 8] >> (first_bit + i) % 8 & 1) << i;
-  return value;
+  const uint8_t* at = stream + first_bit / 8;
+  const int shift = first_bit % 8;
+  const int word = shift + bits > 8 ? at[0] | at[1] << 8 : at[0];
+  return word >> shift & ((1 << bits) - 1);
 }
 
-inline void PutScale(uint8_t* at, uint16_t scale) {
-  at[0] = static_cast<uint8_t>(scale & 0xff);
-  at[1] = static_cast<uint8_t>(scale >> 8);
+inline void PutU16(uint8_t* at, uint16_t value) {
+  at[0] = static_cast<uint8_t>(value & 0xff);
+  at[1] = static_cast<uint8_t>(value >> 8);
 }
+inline uint16_t GetU16(const uint8_t* at) { return static_cast<uint16_t>(at[0] | at[1] << 8); }
 
-inline float GetScale(const uint8_t* at) { return F32FromScale(static_cast<uint16_t>(at[0] | at[1] << 8)); }
+inline void PutScale(uint8_t* at, uint16_t scale) { PutU16(at, scale); }
+inline float GetScale(const uint8_t* at) { return F32FromScale(GetU16(at)); }
 
 // The functions of a kRows codec that need to know nothing but the size of a row.
 template <size_t (*kRowBytes)(int width)>

@@ -1,7 +1,10 @@
-// turbo2, turbo3, turbo4: TurboQuant_mse (arXiv 2504.19874, Algorithm 1) with a Walsh-Hadamard rotation and one scale a row.
+// Table codes: an orthogonal frame, Lloyd-Max levels, one scale a row.
 //
 //   y = R x,   t = y sqrt(width) / ||y||,   code_i = nearest Lloyd-Max level of t_i,   x^ = s R^T c
 // with the scale s of ScaleMode (DRIVE, EDEN). The order of every sum is part of the specification: see Sum16.
+//
+// turbo2, turbo3, turbo4: TurboQuant_mse (arXiv 2504.19874, Algorithm 1), R = signs and Walsh-Hadamard.
+// planar, iso, rotor: the same codes behind rotations of blocks of 2, 4 and 3 neighbours (docs/block_rotations.md), for comparison.
 #include "codec/turbo.h"
 
 #include <algorithm>
@@ -32,25 +35,19 @@ constexpr const IntegerBooks* IntegerLevels() {
 }
 
 template <int kBits>
-void Encode(const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
-  const float* levels = Levels<kBits>();
+void EncodeInFrame(Frame frame, const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
   float y[kMaxHeadWidth];
-  const LoadedRow loaded = LoadRow(Frame::kSignedHadamard, row, width, y);
+  const LoadedRow loaded = LoadRow(frame, row, width, y);
   if (loaded.is_flat) return SetFlatRow<kBits>(group, width, side, token, loaded.flat_scale);
+  uint8_t codes[kMaxHeadWidth];
+  const CodeSums sums = NearestLevels({Levels<kBits>(), size_t{1} << kBits}, y, width, codes);
+  for (int i = 0; i < width; ++i) SetCode<kBits>(group, width, side, token, i, codes[i]);
+  SetPlaneScale(group, kBits, width, token, RowScale(mode, sums.norm2, sums.code_norm2, sums.product, loaded.exponent));
+}
 
-  const float norm2 = Sum16(width, [&](int i) { return y[i] * y[i]; });
-  const float to_unit = std::sqrt(static_cast<float>(width) / norm2);
-  float c[kMaxHeadWidth];
-  for (int i = 0; i < width; ++i) {
-    const float t = y[i] * to_unit;
-    int code = 0;
-    for (int j = 0; j + 1 < (1 << kBits); ++j) code += t >= Threshold(levels[j], levels[j + 1]);
-    SetCode<kBits>(group, width, side, token, i, code);
-    c[i] = levels[code];
-  }
-  const float code_norm2 = Sum16(width, [&](int i) { return c[i] * c[i]; });
-  const float product = Sum16(width, [&](int i) { return c[i] * y[i]; });
-  SetPlaneScale(group, kBits, width, token, RowScale(mode, norm2, code_norm2, product, loaded.exponent));
+template <int kBits, Frame kFrame>
+void Encode(const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
+  EncodeInFrame<kBits>(kFrame, row, width, side, mode, group, token);
 }
 
 template <int kBits>
@@ -58,13 +55,13 @@ void DecodeInFrame(const uint8_t* group, int width, Side side, int token, float*
   DecodePlaneRow<kBits>(Levels<kBits>(), group, width, side, token, row);
 }
 
-template <int kBits>
-constexpr Codec MakeTurbo(CodecId id, const char* name, const char* summary) {
+template <int kBits, Frame kFrame>
+constexpr Codec MakeTable(CodecId id, const char* name, const char* summary) {
   return {id,
           name,
           summary,
-          Frame::kSignedHadamard,
-          Frame::kSignedHadamard,
+          kFrame,
+          kFrame,
           Layout::kPlanes,
           kBits,
           16,
@@ -72,7 +69,7 @@ constexpr Codec MakeTurbo(CodecId id, const char* name, const char* summary) {
           Levels<kBits>(),
           IntegerLevels<kBits>(),
           &PlaneGroupBytes<kBits>,
-          &Encode<kBits>,
+          &Encode<kBits, kFrame>,
           &DecodeInFrame<kBits>,
           &CopyPlaneRow<kBits>};
 }
@@ -99,24 +96,59 @@ LoadedRow LoadRow(Frame frame, const float* row, int width, float* y) {
   return {false, 0, exponent};
 }
 
-uint16_t RowScale(ScaleMode mode, float norm2, float code_norm2, float product, int exponent) {
-  float scale = 0.0f;
+CodeSums NearestLevels(std::span<const float> levels, const float* y, int width, uint8_t* codes) {
+  const auto sum = [width](auto term) {
+    if (width % 16 == 0) return Sum16(width, term);
+    return Sum16((width + 15) / 16 * 16, [&](int i) { return i < width ? term(i) : 0.0f; });
+  };
+  CodeSums sums;
+  sums.norm2 = sum([y](int i) { return y[i] * y[i]; });
+  const float to_unit = std::sqrt(static_cast<float>(width) / sums.norm2);
+  float c[kMaxHeadWidth];
+  for (int i = 0; i < width; ++i) {
+    const float t = y[i] * to_unit;
+    int code = 0;
+    for (size_t j = 0; j + 1 < levels.size(); ++j) code += t >= Threshold(levels[j], levels[j + 1]);
+    codes[i] = static_cast<uint8_t>(code);
+    c[i] = levels[code];
+  }
+  sums.code_norm2 = sum([&c](int i) { return c[i] * c[i]; });
+  sums.product = sum([&c, y](int i) { return c[i] * y[i]; });
+  return sums;
+}
+
+float RowScale(ScaleMode mode, const CodeSums& sums) {
   switch (mode) {
     case ScaleMode::kMatched:
-      scale = std::sqrt(norm2 / code_norm2);
-      break;
+      return std::sqrt(sums.norm2 / sums.code_norm2);
     case ScaleMode::kUnbiased:
-      scale = norm2 / product;
-      break;
+      return sums.norm2 / sums.product;
     case ScaleMode::kLeastSquares:
-      scale = product / code_norm2;
-      break;
+      return sums.product / sums.code_norm2;
   }
+  return 0.0f;
+}
+
+uint16_t RowScale(ScaleMode mode, float norm2, float code_norm2, float product, int exponent) {
+  const float scale = RowScale(mode, CodeSums{norm2, code_norm2, product});
   return ScaleFromF32(std::min(std::ldexp(scale, exponent), std::numeric_limits<float>::max()));
 }
 
-extern const Codec kTurbo2Codec = MakeTurbo<2>(CodecId::kTurbo2, "turbo2", "signs + Hadamard, 4 Lloyd-Max levels, one scale a row");
-extern const Codec kTurbo3Codec = MakeTurbo<3>(CodecId::kTurbo3, "turbo3", "signs + Hadamard, 8 Lloyd-Max levels, one scale a row");
-extern const Codec kTurbo4Codec = MakeTurbo<4>(CodecId::kTurbo4, "turbo4", "signs + Hadamard, 16 Lloyd-Max levels, one scale a row");
+extern const Codec kTurbo2Codec =
+    MakeTable<2, Frame::kSignedHadamard>(CodecId::kTurbo2, "turbo2", "signs + Hadamard, 4 Lloyd-Max levels, one scale a row");
+extern const Codec kTurbo3Codec =
+    MakeTable<3, Frame::kSignedHadamard>(CodecId::kTurbo3, "turbo3", "signs + Hadamard, 8 Lloyd-Max levels, one scale a row");
+extern const Codec kTurbo4Codec =
+    MakeTable<4, Frame::kSignedHadamard>(CodecId::kTurbo4, "turbo4", "signs + Hadamard, 16 Lloyd-Max levels, one scale a row");
+extern const Codec kPlanar3Codec = MakeTable<3, Frame::kPlanar>(CodecId::kPlanar3, "planar3", "turbo3's codes behind rotations of pairs");
+extern const Codec kPlanar4Codec = MakeTable<4, Frame::kPlanar>(CodecId::kPlanar4, "planar4", "turbo4's codes behind rotations of pairs");
+extern const Codec kIso3Codec = MakeTable<3, Frame::kIsoFast>(CodecId::kIso3, "iso3", "turbo3's codes behind quaternions, q x");
+extern const Codec kIso4Codec = MakeTable<4, Frame::kIsoFast>(CodecId::kIso4, "iso4", "turbo4's codes behind quaternions, q x");
+extern const Codec kIso3FullCodec =
+    MakeTable<3, Frame::kIsoFull>(CodecId::kIso3Full, "iso3_full", "turbo3's codes behind pairs of quaternions, q x r*");
+extern const Codec kIso4FullCodec =
+    MakeTable<4, Frame::kIsoFull>(CodecId::kIso4Full, "iso4_full", "turbo4's codes behind pairs of quaternions, q x r*");
+extern const Codec kRotor3Codec = MakeTable<3, Frame::kRotor>(CodecId::kRotor3, "rotor3", "turbo3's codes behind rotors of triples");
+extern const Codec kRotor4Codec = MakeTable<4, Frame::kRotor>(CodecId::kRotor4, "rotor4", "turbo4's codes behind rotors of triples");
 
 }  // namespace swivel

@@ -3,6 +3,7 @@
 #define SWIVEL_CODEC_TURBO_H_
 
 #include <cstdint>
+#include <span>
 
 #include "codec/codec.h"
 
@@ -20,7 +21,16 @@ struct LoadedRow {
 };
 LoadedRow LoadRow(Frame frame, const float* row, int width, float* y);
 
-// The stored scale (e8m8) from norm2 = ||y||^2, code_norm2 = ||c||^2, product = <c, y>, y already divided by 2^exponent.
+// The nearest of the ascending `levels` for each y_i sqrt(width) / ||y||, and the sums that RowScale wants. y must not be zero. Sums run
+// as Sum16 adds, with zeros behind the row: the order is part of the formats.
+struct CodeSums {
+  float norm2, code_norm2, product;  // ||y||^2, ||c||^2, <c, y>
+};
+CodeSums NearestLevels(std::span<const float> levels, const float* y, int width, uint8_t* codes);
+
+// The scale of a row by its mode.
+float RowScale(ScaleMode mode, const CodeSums& sums);
+// The same as it is stored (e8m8), y already divided by 2^exponent.
 uint16_t RowScale(ScaleMode mode, float norm2, float code_norm2, float product, int exponent);
 
 }  // namespace swivel

@@ -1,6 +1,9 @@
 #include "eval/bench_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "eval/bench_ops.h"
 #include "eval/measure.h"
@@ -10,17 +13,21 @@ namespace swivel {
 namespace {
 
 ModelRow Row(const BenchModelOptions& options, const CacheChoice& cache, int depth, const Measurement& measured,
-             const std::optional<double>& f16, bool prefill) {
+             const StockRatios& stock, bool prefill) {
   ModelRow row;
   row.kv = BenchName(cache);
-  row.op = prefill ? "prefill" : "decode";
+  row.test = fmt::format("{}{}", prefill ? "pp" : "tg", prefill ? options.prompt : options.generate);
   row.depth = depth;
   row.num_tokens = prefill ? options.prompt : options.generate;
   if (!cache.stock) row.target = TargetName(options.target);
-  row.tps_median = prefill ? measured.prefill_tps : measured.decode_tps;
+  row.tps = prefill ? measured.prefill_tps : measured.decode_tps;
   row.tps_min = prefill ? measured.prefill_tps_min : measured.decode_tps_min;
   row.tps_max = prefill ? measured.prefill_tps_max : measured.decode_tps_max;
-  if (row.tps_median && f16) row.ratio_f16 = *row.tps_median / *f16;
+  row.tps_sd = prefill ? measured.prefill_tps_sd : measured.decode_tps_sd;
+  const auto times_as_fast = [&row](const std::optional<double>& other) {
+    return row.tps && other ? std::optional(*row.tps / *other) : std::nullopt;
+  };
+  row.ratio = {times_as_fast(stock.f16), times_as_fast(stock.q8_0), times_as_fast(stock.q4_0)};
   row.peak_rss_bytes = measured.peak_rss_bytes;
   row.failure = measured.failure;
   return row;
@@ -49,13 +56,17 @@ StatusOr<std::vector<ModelRow>> BenchModel(const BenchModelOptions& options, Pro
   const size_t num_caches = options.caches.size();
   for (size_t d = 0; d < options.depths.size(); ++d) {
     const Measurement* at_depth = measured->data() + d * num_caches;
-    Measurement f16;
+    StockRatios prefill, decode;  // for now: the speeds themselves
     for (size_t i = 0; i < num_caches; ++i) {
-      if (BenchName(options.caches[i]) == "stock:f16") f16 = at_depth[i];
+      for (auto [name, member] : {std::pair{"stock:f16", &StockRatios::f16}, {"stock:q8_0", &StockRatios::q8_0}, {"stock:q4_0", &StockRatios::q4_0}}) {
+        if (BenchName(options.caches[i]) != name) continue;
+        prefill.*member = at_depth[i].prefill_tps;
+        decode.*member = at_depth[i].decode_tps;
+      }
     }
     for (size_t i = 0; i < num_caches; ++i) {
-      rows.push_back(Row(options, options.caches[i], options.depths[d], at_depth[i], f16.prefill_tps, /*prefill=*/true));
-      rows.push_back(Row(options, options.caches[i], options.depths[d], at_depth[i], f16.decode_tps, /*prefill=*/false));
+      rows.push_back(Row(options, options.caches[i], options.depths[d], at_depth[i], prefill, /*prefill=*/true));
+      rows.push_back(Row(options, options.caches[i], options.depths[d], at_depth[i], decode, /*prefill=*/false));
     }
   }
   const std::optional<double> busy = others.Processors();

@@ -9,6 +9,7 @@
 
 #include "base/cpu.h"
 #include "base/status.h"
+#include "eval/bench_ops.h"
 #include "eval/progress.h"
 #include "llama/cache_choice.h"
 
@@ -27,12 +28,13 @@ struct BenchModelOptions {
 
 struct ModelRow {
   std::string kv;
-  std::string op;  // "prefill", "decode"
+  std::string test;  // as llama-bench names them: "pp512", "tg64"
   int depth = 0;
   int num_tokens = 0;
   std::optional<std::string> target;                   // of Swivel's kernels
-  std::optional<double> tps_median, tps_min, tps_max;  // over rounds; no spread with one
-  std::optional<double> ratio_f16;                     // this median / that of llama.cpp's f16
+  std::optional<double> tps;                           // median over rounds
+  std::optional<double> tps_min, tps_max, tps_sd;      // no spread with one round
+  StockRatios ratio;                                   // this median / that of llama.cpp's
   std::optional<int64_t> peak_rss_bytes;               // of the process, weights included
   std::optional<double> others_busy;                   // of the whole run; see bench_ops.h
   std::string failure;

@@ -139,13 +139,15 @@ void Finish(double stream_gbps, Candidate* candidate) {
   if (!row.failure.empty() || samples.empty()) return;
   std::sort(samples.begin(), samples.end());
   row.calls = static_cast<int>(samples.size());
-  row.ms_median = 1e3 * Percentile(samples, 0.5);
+  row.ms = 1e3 * Percentile(samples, 0.5);
   if (samples.size() >= 3) {
+    row.ms_min = 1e3 * samples.front();
+    row.ms_max = 1e3 * samples.back();
     row.ms_p10 = 1e3 * Percentile(samples, 0.1);
     row.ms_p90 = 1e3 * Percentile(samples, 0.9);
   }
-  row.gbps = static_cast<double>(candidate->CacheBytes()) / *row.ms_median * 1e-6;
-  row.stream_share = *row.gbps / stream_gbps;
+  row.gbps = static_cast<double>(candidate->CacheBytes()) / *row.ms * 1e-6;
+  row.share_of_stream = *row.gbps / stream_gbps;
 }
 
 // All candidates of one size.
@@ -180,15 +182,19 @@ std::vector<OpRow> BenchSize(const BenchOpsOptions& options, const OpSize& size,
     progress->Advance(1, "");
   }
   const std::optional<double> busy = others.Processors();
-  std::optional<double> f16;
+  StockRatios stock;
   for (Candidate& candidate : candidates) {
     Finish(stream->Gbps(), &candidate);
     candidate.row.others_busy = busy;
-    if (candidate.row.kv == "stock:f16") f16 = candidate.row.ms_median;
+    if (candidate.row.kv == "stock:f16") stock.f16 = candidate.row.ms;
+    if (candidate.row.kv == "stock:q8_0") stock.q8_0 = candidate.row.ms;
+    if (candidate.row.kv == "stock:q4_0") stock.q4_0 = candidate.row.ms;
   }
   std::vector<OpRow> rows;
   for (Candidate& candidate : candidates) {
-    if (f16 && candidate.row.ms_median) candidate.row.ratio_f16 = *f16 / *candidate.row.ms_median;
+    const std::optional<double>& ms = candidate.row.ms;
+    const auto times_as_fast = [&ms](const std::optional<double>& other) { return ms && other ? std::optional(*other / *ms) : std::nullopt; };
+    candidate.row.ratio = {times_as_fast(stock.f16), times_as_fast(stock.q8_0), times_as_fast(stock.q4_0)};
     rows.push_back(std::move(candidate.row));
   }
   return rows;

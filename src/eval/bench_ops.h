@@ -41,15 +41,21 @@ struct BenchOpsOptions {
 // the processor of one, all lose a time slice at each step, which makes llama.cpp look much slower than it is.
 inline constexpr double kQuietProcessors = 0.1;
 
+// How many times as fast as llama.cpp's own caches, where those were measured in the same run.
+struct StockRatios {
+  std::optional<double> f16, q8_0, q4_0;
+};
+
 struct OpRow {
   std::string kv;  // "turbo4", "stock:f16"
   OpSize size;
   std::optional<std::string> target;                // of Swivel's kernels; llama.cpp chooses for itself
-  std::optional<double> ms_median, ms_p10, ms_p90;  // of a call; no spread below three calls
+  std::optional<double> ms;                         // of a call, median
+  std::optional<double> ms_min, ms_max, ms_p10, ms_p90;  // no spread below three calls
   int calls = 0;
   std::optional<double> gbps;          // bytes of one cache (K and V, scales counted) / median time
-  std::optional<double> stream_share;  // gbps / what the same threads reach when they only read memory, measured in the same rounds
-  std::optional<double> ratio_f16;     // median of llama.cpp's f16 / this median
+  std::optional<double> share_of_stream;  // gbps / what the same threads reach when they only read memory, measured in the same rounds
+  StockRatios ratio;                   // median of llama.cpp's / this median
   std::optional<double> others_busy;   // processors that other processes used meanwhile (system_info.h)
   std::string failure;                 // why nothing was measured
 };

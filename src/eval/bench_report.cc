@@ -29,7 +29,7 @@ std::string Shown(const std::string& key, const Json& value) {
   if (key.ends_with("_bytes")) return fmt::format("{:.0f}", value.get<double>() / (1 << 20));
   if (!value.is_number_float()) return Dump(value);
   const double number = value.get<double>();
-  if (key == "stream_share") return fmt::format("{:.1f} %", 100 * number);
+  if (key == "share_of_stream") return fmt::format("{:.1f} %", 100 * number);
   return fmt::format("{:.{}f}", number, number >= 100 ? 1 : number >= 10 ? 2 : 3);
 }
 
@@ -124,13 +124,17 @@ std::string BenchText(const std::vector<OpRow>& rows, const BenchOpsOptions& opt
                     {"n_head_kv", options.num_kv_heads},
                     {"threads", options.threads},
                     {"target", OrNull(row.target)},
-                    {"ms_median", OrNull(row.ms_median)},
+                    {"ms", OrNull(row.ms)},
+                    {"ms_min", OrNull(row.ms_min)},
+                    {"ms_max", OrNull(row.ms_max)},
                     {"ms_p10", OrNull(row.ms_p10)},
                     {"ms_p90", OrNull(row.ms_p90)},
                     {"calls", row.calls},
                     {"gbps", OrNull(row.gbps)},
-                    {"stream_share", OrNull(row.stream_share)},
-                    {"ratio_f16", OrNull(row.ratio_f16)},
+                    {"share_of_stream", OrNull(row.share_of_stream)},
+                    {"ratio_to_stock_f16", OrNull(row.ratio.f16)},
+                    {"ratio_to_stock_q8_0", OrNull(row.ratio.q8_0)},
+                    {"ratio_to_stock_q4_0", OrNull(row.ratio.q4_0)},
                     {"others_busy", OrNull(row.others_busy)},
                     {"failure", Failure(row.failure)}});
   }
@@ -140,15 +144,17 @@ std::string BenchText(const std::vector<OpRow>& rows, const BenchOpsOptions& opt
        {"op", "op"},
        {"n_q", "n_q"},
        {"n_kv", "n_kv"},
-       {"ms_median", "ms"},
+       {"ms", "ms"},
        {"ms_p10", "p10"},
        {"ms_p90", "p90"},
        {"calls", "calls"},
        {"gbps", "GB/s"},
-       {"stream_share", "of stream"},
-       {"ratio_f16", "x f16"}},
+       {"share_of_stream", "of stream"},
+       {"ratio_to_stock_f16", "x f16"},
+       {"ratio_to_stock_q8_0", "x q8_0"},
+       {"ratio_to_stock_q4_0", "x q4_0"}},
       fmt::format("Attention of {} heads on {} KV heads of width {}, {} thread(s), {} rounds, target {}. GB/s: bytes of the cache / time;\n"
-                  "of stream: against reading memory with the same threads; x f16: times as fast as llama.cpp's f16.\n",
+                  "of stream: against reading memory with the same threads; x f16, q8_0, q4_0: times as fast as llama.cpp's.\n",
                   options.num_heads, options.num_kv_heads, options.head_width, options.threads, options.rounds,
                   TargetName(options.target)));
 }
@@ -157,13 +163,16 @@ std::string BenchText(const std::vector<ModelRow>& rows, const BenchModelOptions
   Json list = Json::array();
   for (const ModelRow& row : rows) {
     list.push_back({{"kv", row.kv},
-                    {"op", row.op},
+                    {"test", row.test},
                     {"depth", row.depth},
                     {"n", row.num_tokens},
-                    {"tps_median", OrNull(row.tps_median)},
+                    {"tps", OrNull(row.tps)},
                     {"tps_min", OrNull(row.tps_min)},
                     {"tps_max", OrNull(row.tps_max)},
-                    {"ratio_f16", OrNull(row.ratio_f16)},
+                    {"tps_sd", OrNull(row.tps_sd)},
+                    {"ratio_to_stock_f16", OrNull(row.ratio.f16)},
+                    {"ratio_to_stock_q8_0", OrNull(row.ratio.q8_0)},
+                    {"ratio_to_stock_q4_0", OrNull(row.ratio.q4_0)},
                     {"threads", options.threads},
                     {"target", OrNull(row.target)},
                     {"peak_rss_bytes", OrNull(row.peak_rss_bytes)},
@@ -172,13 +181,14 @@ std::string BenchText(const std::vector<ModelRow>& rows, const BenchModelOptions
   }
   return Text(list, format,
               {{"kv", "kv"},
-               {"op", "op"},
+               {"test", "test"},
                {"depth", "depth"},
-               {"n", "n"},
-               {"tps_median", "t/s"},
+               {"tps", "t/s"},
                {"tps_min", "min"},
                {"tps_max", "max"},
-               {"ratio_f16", "x f16"},
+               {"ratio_to_stock_f16", "x f16"},
+               {"ratio_to_stock_q8_0", "x q8_0"},
+               {"ratio_to_stock_q4_0", "x q4_0"},
                {"peak_rss_bytes", "RSS MiB"}},
               fmt::format("{}: tokens a second behind `depth` others, median of {} round(s), a process each; {} thread(s), target {}.\n",
                           options.model, options.rounds, options.threads, TargetName(options.target)));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -70,7 +71,7 @@ Measurement MeasureInChild(const std::string& program, const MeasureRequest& req
 
 using Field = std::optional<double> Measurement::*;
 
-void TakeSpread(const std::vector<Measurement>& rounds, Field field, Field min, Field max, Measurement* result) {
+void TakeSpread(const std::vector<Measurement>& rounds, Field field, Field min, Field max, Field sd, Measurement* result) {
   std::vector<double> values;
   for (const Measurement& round : rounds) {
     if (round.*field) values.push_back(*(round.*field));
@@ -80,6 +81,10 @@ void TakeSpread(const std::vector<Measurement>& rounds, Field field, Field min, 
   if (values.size() < 2) return;
   result->*min = *std::min_element(values.begin(), values.end());
   result->*max = *std::max_element(values.begin(), values.end());
+  double mean = 0, squares = 0;
+  for (const double value : values) mean += value / static_cast<double>(values.size());
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  result->*sd = std::sqrt(squares / static_cast<double>(values.size() - 1));
 }
 
 StatusOr<std::vector<Token>> PromptTokens(const Model& model, const std::string& path, size_t needed) {
@@ -188,8 +193,9 @@ StatusOr<std::vector<Measurement>> MeasureAll(const std::vector<MeasureRequest>&
   progress->Clear();
   std::vector<Measurement> results(requests.size());
   for (size_t i = 0; i < requests.size(); ++i) {
-    TakeSpread(samples[i], &Measurement::prefill_tps, &Measurement::prefill_tps_min, &Measurement::prefill_tps_max, &results[i]);
-    TakeSpread(samples[i], &Measurement::decode_tps, &Measurement::decode_tps_min, &Measurement::decode_tps_max, &results[i]);
+    using M = Measurement;
+    TakeSpread(samples[i], &M::prefill_tps, &M::prefill_tps_min, &M::prefill_tps_max, &M::prefill_tps_sd, &results[i]);
+    TakeSpread(samples[i], &M::decode_tps, &M::decode_tps_min, &M::decode_tps_max, &M::decode_tps_sd, &results[i]);
     for (const Measurement& sample : samples[i]) {
       if (sample.peak_rss_bytes) results[i].peak_rss_bytes = std::max(results[i].peak_rss_bytes.value_or(0), *sample.peak_rss_bytes);
       if (sample.resident_bytes) results[i].resident_bytes = std::max(results[i].resident_bytes.value_or(0), *sample.resident_bytes);

@@ -27,7 +27,7 @@ struct Measurement {
   std::optional<double> prefill_tps;  // tokens of the timed prompt / its time, in micro-batches of 512
   std::optional<double> decode_tps;   // one token at a time, from depth on
   // Of several rounds (MeasureAll); a single one has no spread.
-  std::optional<double> prefill_tps_min, prefill_tps_max, decode_tps_min, decode_tps_max;
+  std::optional<double> prefill_tps_min, prefill_tps_max, prefill_tps_sd, decode_tps_min, decode_tps_max, decode_tps_sd;
   std::optional<int64_t> peak_rss_bytes;
   std::optional<int64_t> resident_bytes;  // of the cache, touched at the end; Swivel caches only
   std::string failure;                    // why nothing was measured

@@ -12,6 +12,10 @@ extern const Kernels kKernels;
 namespace avx512 {
 extern const Kernels kKernels;
 }
+#elif defined(__aarch64__)
+namespace neon {
+extern const Kernels kKernels;
+}
 #endif
 
 const Kernels& KernelsFor(Target target) {
@@ -21,6 +25,9 @@ const Kernels& KernelsFor(Target target) {
       return avx512::kKernels;
     case Target::kAvx2:
       return avx2::kKernels;
+#elif defined(__aarch64__)
+    case Target::kNeon:
+      return neon::kKernels;
 #endif
     default:
       return portable::kKernels;

@@ -130,6 +130,33 @@ TEST(Codebook, TwoBitsAreLloydMax) { CheckTable(kLloydMax2, 0.117482); }
 TEST(Codebook, ThreeBitsAreLloydMax) { CheckTable(kLloydMax3, 0.034548); }
 TEST(Codebook, FourBitsAreLloydMax) { CheckTable(kLloydMax4, 0.009501); }
 
+TEST(Codebook, FiveLevelsAreLloydMax) { CheckTable(kLloydMaxN5, 0.079941); }
+TEST(Codebook, ElevenLevelsAreLloydMax) { CheckTable(kLloydMaxN11, 0.019220); }
+
+// The levels of merged cells are the means over them; the distortion follows from the same integrals.
+void CheckCut(std::span<const float> parent, std::span<const float> cut, double expected, double native, double allowed) {
+  const std::vector<double> levels = SolveLloydMax(static_cast<int>(parent.size()));
+  const size_t step = parent.size() / cut.size();
+  double distortion = 1.0;
+  for (size_t i = 0; i < cut.size(); ++i) {
+    const double a = i == 0 ? -INFINITY : 0.5 * (levels[step * i - 1] + levels[step * i]);
+    const double b = i + 1 == cut.size() ? INFINITY : 0.5 * (levels[step * i + step - 1] + levels[step * i + step]);
+    const double weight = Below(b) - Below(a);
+    const double mean = (Density(a) - Density(b)) / weight;
+    EXPECT_NEAR(cut[i], mean, 1e-5) << i;
+    distortion -= weight * mean * mean;
+  }
+  EXPECT_NEAR(distortion, expected, 1e-6);
+  EXPECT_LT(distortion / native, 1.0 + allowed);
+  EXPECT_GT(distortion / native, 1.0);
+}
+
+TEST(Codebook, CutCodesLoseLittle) {
+  CheckCut(kLloydMax4, kLloydMax4CutTo3, 0.034852, 0.034548, 0.015);
+  CheckCut(kLloydMax3, kLloydMax3CutTo2, 0.118449, 0.117482, 0.015);
+  CheckCut(kLloydMax4, kLloydMax4CutTo2, 0.120294, 0.117482, 0.03);
+}
+
 TEST(ByteLevels, AreTheBestIntegerBooks) {
   CheckByteLevels(kLloydMax2, kLloydMax2Books.wide, 127, 2.6e-4);
   CheckByteLevels(kLloydMax3, kLloydMax3Books.wide, 127, 1.1e-3);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "math/block_rotation.h"
 
 namespace swivel {
 namespace {
@@ -57,10 +58,33 @@ constinit const std::array<float, kMaxRotationWidth> kRotationSigns = [] {
   return signs;
 }();
 
+const char* FrameName(Frame frame) {
+  switch (frame) {
+    case Frame::kNone:
+      return "none";
+    case Frame::kHadamard:
+      return "hadamard";
+    case Frame::kHadamard64:
+      return "hadamard64";
+    case Frame::kSignedHadamard:
+      return "signs+hadamard";
+    case Frame::kPlanar:
+      return "planar";
+    case Frame::kIsoFast:
+      return "iso_fast";
+    case Frame::kIsoFull:
+      return "iso_full";
+    case Frame::kRotor:
+      return "rotor";
+  }
+  return "unknown";
+}
+
 int HadamardBlock(Frame frame, int width) { return frame == Frame::kHadamard64 ? 64 : width & -width; }
 
 void Rotate(Frame frame, float* row, int width) {
   if (frame == Frame::kNone) return;
+  if (frame > Frame::kSignedHadamard) return RotateBlocks(frame, row, width);
   const int block = HadamardBlock(frame, width);
   if (frame == Frame::kSignedHadamard) ApplySigns(row, width);
   HadamardBlocks(row, width, block);
@@ -69,6 +93,7 @@ void Rotate(Frame frame, float* row, int width) {
 
 void InverseRotate(Frame frame, float* row, int width) {
   if (frame == Frame::kNone) return;
+  if (frame > Frame::kSignedHadamard) return InverseRotateBlocks(frame, row, width);
   const int block = HadamardBlock(frame, width);
   if (frame == Frame::kSignedHadamard) ReflectAcrossBlocks(row, width, block);
   HadamardBlocks(row, width, block);

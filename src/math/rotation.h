@@ -15,9 +15,12 @@ namespace swivel {
 //                  normalised Walsh-Hadamard inside each of the m blocks of n neighbours, O_m = I - (2/m) 1 1^T (a Householder
 //                  reflection) across blocks, left out for m = 1. Rotation of TurboQuant (arXiv 2504.19874, Algorithm 1) with the
 //                  dense random matrix replaced; O_m keeps widths such as 80 = 5 * 16 from mixing only 16 coordinates.
-enum class Frame : uint8_t { kNone, kHadamard, kHadamard64, kSignedHadamard };
+// kPlanar, kIsoFast, kIsoFull, kRotor
+//                  rotations inside blocks of 2, 4, 4 and 3 neighbours: math/block_rotation.h.
+enum class Frame : uint8_t { kNone, kHadamard, kHadamard64, kSignedHadamard, kPlanar, kIsoFast, kIsoFull, kRotor };
+const char* FrameName(Frame frame);  // "none", "signs+hadamard", "planar", …
 
-// The size n of the Walsh-Hadamard blocks of a frame at a width.
+// The size n of the Walsh-Hadamard blocks of one of the three Hadamard frames at a width.
 int HadamardBlock(Frame frame, int width);
 
 inline constexpr int kMaxRotationWidth = 576;

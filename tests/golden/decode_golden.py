@@ -14,8 +14,8 @@ LEVELS = {
     3: [0.245094, 0.756005, 1.343909, 2.151946],
     4: [0.128395, 0.388048, 0.656759, 0.942340, 1.256231, 1.618046, 2.069017, 2.732590],
 }
+DIGIT_LEVELS = {5: [0.764568, 1.724147], 11: [0.367458, 0.752367, 1.178826, 1.692639, 2.425746]}
 FRAMES = {"q8_0_rot": ("hadamard", "hadamard64"), "q4_0_rot": ("hadamard", "hadamard64")}
-SIGNED = ("turbo", "polar", "rabitq", "tcq")
 # Positive levels of the trellis codes in steps, and the step.
 TRELLIS = {
     1: ([29, 95], 0.01254422),
@@ -28,6 +28,11 @@ TRELLIS = {
         35, 36, 37, 39, 40, 41, 43, 44, 46, 47, 49, 50, 52, 54, 55, 57, 59, 61, 63, 65, 67, 70, 73, 75, 78, 82, 85, 89, 93,
         98, 104, 113, 127], 0.03265110),
 }
+BLOCKS = {"planar": 2, "isofast": 4, "isofull": 4, "rotor": 3}
+FRAMES.update({f"{name}{bits}": (name, name) for name in ("planar", "rotor") for bits in (3, 4)})
+FRAMES.update({f"iso{bits}": ("isofast", "isofast") for bits in (3, 4)})
+FRAMES.update({f"iso{bits}_full": ("isofull", "isofull") for bits in (3, 4)})
+SIGNED = ("turbo", "polar", "rabitq", "tcq")  # turbo2.5 and turbo3.5 excepted
 # Angles of polar at levels 2, 3 and 4; those above pi/4 mirror them.
 ANGLES = [[0.309756117, 0.633980240], [0.426249693, 0.674384998], [0.524214091, 0.705909406]]
 
@@ -218,11 +223,92 @@ def polar_row(group, w, t):
     return out
 
 
+def digits_row(group, base, w, t):
+    digits = 3 if base == 5 else 2
+    levels = [-x for x in reversed(DIGIT_LEVELS[base])] + [0.0] + DIGIT_LEVELS[base]
+    row = Row(group, t, row_bytes(f"turbo_n{base}", w))
+    return [row.scale(0) * levels[row.bits(16 + 7 * (i // digits), 7) // base ** (i % digits) % base] for i in range(w)]
+
+
+def split_row(group, b, w, t):
+    row = Row(group, t, row_bytes(f"turbo{b}.5", w))
+    scale, side = row.scale(0), row.bits(16, 16)
+    e, m = side >> 7 & 15, side & 127
+    ratio = (1 + m / 128) * 2.0 ** (e - 14) if e else m / 128 * 2.0**-13
+    loud = [(a, c) for c in range(8) for a in range(c)][side >> 11]
+    parts = {}
+    bit = 32
+    for name, count, bits, step in (("loud", w // 4, b + 1, scale), ("rest", w - w // 4, b, scale * ratio)):
+        levels = [-x for x in reversed(LEVELS[bits])] + LEVELS[bits]
+        codes = [row.bits(bit + bits * j, bits) for j in range(count)]
+        parts[name] = inverse("signed", [step * levels[code] for code in codes])
+        bit += count * bits
+    return [parts["loud" if i // (w // 8) in loud else "rest"].pop(0) for i in range(w)]
+
+
+class Directions:
+    """The stream of uniform directions of a block frame; the seed is the frame's name in ASCII."""
+
+    def __init__(self, name):
+        self.counter = int.from_bytes(name.encode(), "big")
+
+    def next(self, dimensions):
+        while True:
+            x = [2 * (splitmix64(self.counter + i) >> 40) + 1 - (1 << 24) for i in range(dimensions)]
+            self.counter += dimensions
+            if sum(v * v for v in x) <= 1 << 48:
+                return [v / math.sqrt(sum(v * v for v in x)) for v in x]
+
+
+def hamilton(a, b):
+    return [
+        a[0] * b[0] - a[1] * b[1] - a[2] * b[2] - a[3] * b[3],
+        a[0] * b[1] + a[1] * b[0] + a[2] * b[3] - a[3] * b[2],
+        a[0] * b[2] - a[1] * b[3] + a[2] * b[0] + a[3] * b[1],
+        a[0] * b[3] + a[1] * b[2] - a[2] * b[1] + a[3] * b[0],
+    ]
+
+
+def conjugate(q):
+    return [q[0], -q[1], -q[2], -q[3]]
+
+
+def unturn(angle, pair):
+    return [angle[0] * pair[0] + angle[1] * pair[1], angle[0] * pair[1] - angle[1] * pair[0]]
+
+
+def inverse_blocks(frame, row):
+    size = BLOCKS[frame]
+    directions = Directions(frame)
+    out = []
+    for start in range(0, len(row) - size + 1, size):
+        part = row[start : start + size]
+        if frame == "planar":
+            out += unturn(directions.next(2), part)
+        elif frame == "rotor":
+            s, b12, b13, b23 = directions.next(4)
+            q = [s, -b23, b13, -b12]
+            out += hamilton(hamilton(conjugate(q), [0.0] + part), q)[1:]
+        else:
+            left = directions.next(4)
+            out += hamilton(conjugate(left), part)
+            if frame == "isofull":
+                out[start:] = hamilton(out[start:], directions.next(4))
+    rest = row[len(out) :]
+    if len(rest) == 2:
+        pairs = Directions("planar")
+        angle = [pairs.next(2) for _ in range(len(out) // 2 + 1)][-1]
+        rest = unturn(angle, rest)
+    return out + rest
+
+
 def inverse(frame, row):
     """Applies the transpose of the frame's matrix."""
     w = len(row)
     if frame is None:
         return row
+    if frame in BLOCKS:
+        return inverse_blocks(frame, row)
     n = 64 if frame == "hadamard64" else w & -w
     m = w // n
     if frame == "signed" and m > 1:
@@ -258,10 +344,26 @@ def decode(name, group, w, key, t):
         row = trellis_row(group, int(name[-1]), w, key, t)
     elif name.startswith("rabitq"):
         row = rabitq_row(group, int(name[-1]), w, key, t)
+    elif name.startswith("turbo_n"):
+        row = digits_row(group, int(name[7:]), w, t)
+    elif name.endswith(".5"):
+        row = split_row(group, int(name[5]), w, t)
     else:
-        row = turbo_row(group, int(name[-1]), w, key, t)
-    signed = ("signed", "signed") if name.startswith(SIGNED) else (None, None)
+        row = turbo_row(group, code_bits(name), w, key, t)
+    signed = ("signed", "signed") if name.startswith(SIGNED) and not name.endswith(".5") else (None, None)
     return inverse(FRAMES.get(name, signed)[0 if key else 1], row)
+
+
+def code_bits(name):
+    return int(name.removesuffix("_full")[-1])
+
+
+def row_bytes(name, w):
+    """Of codecs whose groups are rows."""
+    if name.startswith("turbo_n"):
+        fields = (w + 2) // 3 if name == "turbo_n5" else w // 2
+        return 2 + (7 * fields + 7) // 8
+    return 4 + w // 4 * (int(name[5]) + 1) // 8 + w * 3 // 4 * int(name[5]) // 8
 
 
 def group_bytes(name, w):
@@ -271,8 +373,10 @@ def group_bytes(name, w):
         return 128 * (2 + w // 8)
     if name == "polar":
         return 128 * (w // 8 + (46 * w // 16 + 7) // 8)
-    if name.startswith(("turbo", "rabitq", "tcq")):
-        return 16 * w * int(name[-1]) + 256
+    if name.startswith("turbo_n") or name.endswith(".5"):
+        return 128 * row_bytes(name, w)
+    if name.startswith(("turbo", "rabitq", "planar", "iso", "rotor", "tcq")):
+        return 16 * w * code_bits(name) + 256
     return {"f16": 256, "bf16": 256, "q8_0": 136, "q4_0": 72}[name.removesuffix("_rot")] * w
 
 

@@ -46,9 +46,11 @@ SWIVEL_INLINE void UnpackValueFloats(const Codec& codec, const uint8_t* group, i
   }
 }
 
-// Weights of rows, [rows][128 tokens]; what a unit is worth and what earlier sums are to be multiplied by, [rows].
+// Weights of rows, [rows][128 tokens]; what a unit is worth and what earlier sums are to be multiplied by, [rows];
+// bias[r] = -kValueBias * sum_t bytes_r,t.
 struct WeightRows {
   const uint8_t* bytes;
+  const int32_t* bias;
   const float* floats;
   const float* step;
   const float* keep;
@@ -69,7 +71,7 @@ template <int kRows, int kCount>
 SWIVEL_INLINE void AccumulateBytesAt(const uint8_t* tile, int width, Span span, int i, const WeightRows& rows, float* out) {
   I32x16 acc[kRows][kCount];
   SWIVEL_UNROLL for (int r = 0; r < kRows; ++r) {
-    SWIVEL_UNROLL for (int v = 0; v < kCount; ++v) acc[r][v] = ZeroI32();
+    SWIVEL_UNROLL for (int v = 0; v < kCount; ++v) acc[r][v] = kValueBias == 0 ? ZeroI32() : SetI32(rows.bias[r]);
   }
   for (int quad = 4 * span.begin; quad < 4 * span.end; ++quad) {
     I32x16 values[kCount];
@@ -123,7 +125,7 @@ SWIVEL_INLINE void AccumulateCodesAt(const uint8_t* group, int width, Span span,
                                      float* out) {
   I32x16 acc[kRows][kCount];
   SWIVEL_UNROLL for (int r = 0; r < kRows; ++r) {
-    SWIVEL_UNROLL for (int c = 0; c < kCount; ++c) acc[r][c] = ZeroI32();
+    SWIVEL_UNROLL for (int c = 0; c < kCount; ++c) acc[r][c] = kValueBias == 0 ? ZeroI32() : SetI32(rows.bias[r]);
   }
   for (int t = span.begin / 2; t < span.end / 2; ++t) {
     const uint8_t* codes = group + t * Bytes32(kBits, width) + i * 4 * kBits;

@@ -157,8 +157,12 @@ void AccumulateRows(const AttendPlan& plan, int row, const Group& group, const L
   const KvView& v = plan.args.v;
   float* out = s.out + static_cast<size_t>(row) * v.width;
   float step[kRows];
-  for (int r = 0; r < kRows; ++r) step[r] = s.step[row + r] * tables.step;
-  const WeightRows rows = {s.weights + row * kGroupTokens, s.float_weights + row * kGroupTokens, step, s.keep + row};
+  int32_t bias[kRows];
+  for (int r = 0; r < kRows; ++r) {
+    step[r] = s.step[row + r] * tables.step;
+    if (kValueBias != 0) bias[r] = -kValueBias * std::accumulate(s.weights + (row + r) * kGroupTokens, s.weights + (row + r + 1) * kGroupTokens, 0);
+  }
+  const WeightRows rows = {s.weights + row * kGroupTokens, bias, s.float_weights + row * kGroupTokens, step, s.keep + row};
   if (!v.codec->has_integer_kernels()) return AccumulateFloats<kRows>(reinterpret_cast<const float*>(s.value_tile), v.width, group.span, rows, out);
   if (!IsDirect(group, *v.codec)) return AccumulateBytes<kRows>(s.value_tile, v.width, group.span, rows, out);
   if (v.codec->layout == Layout::kTrellis) {

@@ -167,7 +167,7 @@ double Bound(const Case& c, Target target = Target::kPortable) {
     const auto is_fine = [](const char* name) { return (*FindCodec(name))->layout == Layout::kTrellis && (*FindCodec(name))->code_bits >= 4; };
     if (is_fine(c.k) || is_fine(c.v)) return 0.055;
   }
-  return integer_v ? 0.025 : integer_k ? 0.015 : 1e-5;
+  return integer_v ? 0.025 : integer_k ? 0.017 : 1e-5;
 }
 
 void CheckAllTargets(const Case& c, MaskKind mask) {

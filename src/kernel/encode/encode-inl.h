@@ -59,14 +59,14 @@ SWIVEL_INLINE void PackCodes(I32x16 codes, int width, Side side, int token, int 
   }
 }
 
-// LoadRow of codec/turbo.h in the signed Hadamard frame, and the squared norm of what it gives.
+// LoadRow of codec/turbo.h, and the squared norm of what it gives.
 struct VectorRow {
   bool is_flat;
   uint16_t flat_scale;
   int exponent;
   float norm2;
 };
-SWIVEL_INLINE VectorRow LoadVectorRow(const float* row, int width, float* y) {
+SWIVEL_INLINE VectorRow LoadVectorRow(Frame frame, const float* row, int width, float* y) {
   F32x16 largest16 = Zero();
   F32x16 not_finite16 = Zero();  // 0 * x is 0 or NaN
   for (int i = 0; i < width; i += 16) {
@@ -80,16 +80,17 @@ SWIVEL_INLINE VectorRow LoadVectorRow(const float* row, int width, float* y) {
   const int exponent = RowExponent(largest);
   const F32x16 down = Set(PowerOfTwo(-exponent));
   for (int i = 0; i < width; i += 16) Store(y + i, Mul(Load(row + i), down));
-  RotateRow(Frame::kSignedHadamard, y, width);
+  RotateRow(frame, y, width);
   F32x16 norm16 = Zero();
   for (int i = 0; i < width; i += 16) norm16 = Add(norm16, Mul(Load(y + i), Load(y + i)));
   return {false, 0, exponent, ReduceAdd(norm16)};
 }
 
 template <int kBits>
-SWIVEL_INLINE void EncodeTableRow(const float* levels, const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
+SWIVEL_INLINE void EncodeTableRow(const Codec& codec, const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
+  const float* levels = codec.levels;
   alignas(64) float y[kMaxHeadWidth];
-  const VectorRow loaded = LoadVectorRow(row, width, y);
+  const VectorRow loaded = LoadVectorRow(codec.frame(side), row, width, y);
   uint8_t* scale_at = group + ScalesOffset(kBits, width) + 2 * token;
   if (loaded.is_flat) {
     for (int i = 0; i < width; i += 16) PackCodes<kBits>(SetI32(1 << (kBits - 1)), width, side, token, i, group);

@@ -7,10 +7,10 @@ void EncodeRow(const Codec& codec, const float* row, int width, Side side, Scale
   if (codec.layout != Layout::kPlanes || !codec.nearest_levels) return codec.encode(row, width, side, mode, group, token);
   switch (codec.code_bits) {
     case 2:
-      return EncodeTableRow<2>(codec.levels, row, width, side, mode, group, token);
+      return EncodeTableRow<2>(codec, row, width, side, mode, group, token);
     case 3:
-      return EncodeTableRow<3>(codec.levels, row, width, side, mode, group, token);
+      return EncodeTableRow<3>(codec, row, width, side, mode, group, token);
     default:
-      return EncodeTableRow<4>(codec.levels, row, width, side, mode, group, token);
+      return EncodeTableRow<4>(codec, row, width, side, mode, group, token);
   }
 }

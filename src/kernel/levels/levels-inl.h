@@ -31,7 +31,7 @@ SWIVEL_INLINE void WithBits(int bits, F f) {
 // The levels of a codec as lookups want them: by code, 16 entries, codebooks of fewer levels repeated; trellis codes: MakeTrellisTables.
 struct LevelTables {
   alignas(64) uint8_t key_bytes[kMaxTrellisLevels];    // level + kByteBias
-  alignas(64) uint8_t value_bytes[kMaxTrellisLevels];  // two's complement
+  alignas(64) uint8_t value_bytes[kMaxTrellisLevels];  // level + kValueBias
   float step;                           // what one unit is worth
 };
 
@@ -43,7 +43,7 @@ SWIVEL_INLINE LevelTables MakeLevelTables(const Codec& codec) {
   for (int i = 0; i < 16; ++i) {
     const int level = book.level[i % count];
     tables.key_bytes[i] = static_cast<uint8_t>(level + kByteBias);
-    tables.value_bytes[i] = static_cast<uint8_t>(level);
+    tables.value_bytes[i] = static_cast<uint8_t>(level + kValueBias);
   }
   return tables;
 }

@@ -45,8 +45,43 @@ SWIVEL_INLINE void SignRow(float* row, int width) {
   for (int i = 0; i < width; i += 16) Store(row + i, Mul(Load(row + i), Load(kRotationSigns.data() + i)));
 }
 
+// The same coordinate of the k-th neighbour inside blocks of 4.
+template <int k>
+SWIVEL_INLINE F32x16 SwapNeighbours(F32x16 x) {
+  if constexpr (k == 3) {
+    return SwapLanes<1>(SwapLanes<2>(x));
+  } else {
+    return SwapLanes<k>(x);
+  }
+}
+
+template <int k, bool kInverse>
+SWIVEL_INLINE F32x16 AddSwapTerm(F32x16 y, F32x16 x, const SwapMatrix& matrix, int i) {
+  const F32x16 c = Load(matrix.c[k].data() + i);
+  return Add(y, kInverse ? SwapNeighbours<k>(Mul(c, x)) : Mul(c, SwapNeighbours<k>(x)));
+}
+
+// Blocks of 2 or 4 (math/block_rotation.h); the width is a multiple of 16, so no block is cut.
+template <bool kInverse>
+SWIVEL_INLINE void SwapRow(const SwapMatrix& matrix, float* row, int width) {
+  for (int i = 0; i < width; i += 16) {
+    const F32x16 x = Load(row + i);
+    F32x16 y = AddSwapTerm<1, kInverse>(Mul(Load(matrix.c[0].data() + i), x), x, matrix, i);
+    if (matrix.terms == 4) y = AddSwapTerm<3, kInverse>(AddSwapTerm<2, kInverse>(y, x, matrix, i), x, matrix, i);
+    Store(row + i, y);
+  }
+}
+
+template <bool kInverse>
+SWIVEL_INLINE void BlockRow(Frame frame, float* row, int width) {
+  if (frame != Frame::kRotor) return SwapRow<kInverse>(SwapMatrixOf(frame), row, width);
+  // Blocks of 3 lie across vectors; once a row, the scalar definition is fast enough.
+  return kInverse ? InverseRotateBlocks(frame, row, width) : RotateBlocks(frame, row, width);
+}
+
 void RotateRow(Frame frame, float* row, int width) {
   if (frame == Frame::kNone) return;
+  if (frame > Frame::kSignedHadamard) return BlockRow<false>(frame, row, width);
   const int block = HadamardBlock(frame, width);
   if (frame == Frame::kSignedHadamard) SignRow(row, width);
   HadamardRow(row, width, block);
@@ -55,6 +90,7 @@ void RotateRow(Frame frame, float* row, int width) {
 
 void InverseRotateRow(Frame frame, float* row, int width) {
   if (frame == Frame::kNone) return;
+  if (frame > Frame::kSignedHadamard) return BlockRow<true>(frame, row, width);
   const int block = HadamardBlock(frame, width);
   if (frame == Frame::kSignedHadamard) ReflectRow(row, width, block);
   HadamardRow(row, width, block);

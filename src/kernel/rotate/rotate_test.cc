@@ -13,7 +13,8 @@
 namespace swivel {
 namespace {
 
-constexpr Frame kFrames[] = {Frame::kNone, Frame::kHadamard, Frame::kHadamard64, Frame::kSignedHadamard};
+constexpr Frame kFrames[] = {Frame::kNone,   Frame::kHadamard, Frame::kHadamard64, Frame::kSignedHadamard,
+                             Frame::kPlanar, Frame::kIsoFast,  Frame::kIsoFull,    Frame::kRotor};
 
 void ExpectSameBits(const std::vector<float>& actual, const std::vector<float>& expected, const std::string& what) {
   for (size_t i = 0; i < actual.size(); ++i) {
@@ -69,7 +70,7 @@ TEST_P(RotateKernel, IsBitExactWithTheScalarDefinition) {
 }
 
 TEST_P(RotateKernel, KeepsDamageVisible) {
-  for (Frame frame : {Frame::kHadamard, Frame::kSignedHadamard}) {
+  for (Frame frame : {Frame::kHadamard, Frame::kSignedHadamard, Frame::kPlanar, Frame::kIsoFast, Frame::kIsoFull, Frame::kRotor}) {
     for (int width : {32, 80, 128}) {
       for (const test_rows::NamedRow& named : test_rows::DamagedRows(width, 62)) CheckRow(frame, named.row, 0, named.name);
     }

@@ -12,8 +12,11 @@
 
 namespace swivel::avx2 {
 #define SWIVEL_TARGET_ID Target::kAvx2
+// The bodies are written in the vocabulary, so they come second.
+// clang-format off
 #include "kernel/vector/avx2.h"
 #include "kernel/targets/bodies-inl.h"
+// clang-format on
 }  // namespace swivel::avx2
 
 #if defined(__clang__)

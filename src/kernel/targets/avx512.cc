@@ -12,8 +12,11 @@
 
 namespace swivel::avx512 {
 #define SWIVEL_TARGET_ID Target::kAvx512
+// The bodies are written in the vocabulary, so they come second.
+// clang-format off
 #include "kernel/vector/avx512.h"
 #include "kernel/targets/bodies-inl.h"
+// clang-format on
 }  // namespace swivel::avx512
 
 #if defined(__clang__)

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "base/half.h"
 #include "codec/codec.h"
@@ -17,6 +18,7 @@
 #include "codec/turbo.h"
 #include "kernel/attend/attend.h"
 #include "kernel/kernels.h"
+#include "math/block_rotation.h"
 #include "math/codebook.h"
 #include "math/rotation.h"
 #include "math/trellis.h"

@@ -60,7 +60,7 @@ SWIVEL_INLINE void AccumulateTrellisAt(const uint8_t* group, int width, Span spa
   const int cells = width / 16;
   I32x16 acc[kRows][kCount];
   SWIVEL_UNROLL for (int r = 0; r < kRows; ++r) {
-    SWIVEL_UNROLL for (int c = 0; c < kCount; ++c) acc[r][c] = ZeroI32();
+    SWIVEL_UNROLL for (int c = 0; c < kCount; ++c) acc[r][c] = kValueBias == 0 ? ZeroI32() : SetI32(rows.bias[r]);
   }
   for (int t = span.begin / 2; t < span.end / 2; ++t) {
     const uint8_t* part = group + t * Bytes32(kBits, width);

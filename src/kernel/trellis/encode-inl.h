@@ -244,7 +244,7 @@ template <int kBits>
 SWIVEL_INLINE void EncodeTrellisRow(const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
   uint8_t* scale_at = group + ScalesOffset(kBits, width) + 2 * token;
   alignas(64) float y[kMaxHeadWidth];
-  const VectorRow loaded = LoadVectorRow(row, width, y);
+  const VectorRow loaded = LoadVectorRow(Frame::kSignedHadamard, row, width, y);
   if (loaded.is_flat) {
     const I32x16 flat = SetI32((1 << (kBits - 1) >> 1) << 1);
     for (int i = 0; i < width; i += 16) PackTrellisCodes<kBits>(flat, width, side, token, i, group);

@@ -53,7 +53,7 @@ SWIVEL_INLINE LevelTables MakeTrellisTables(const Codec& codec) {
     const int m = (i & ((1 << field) - 1)) | i >> (field + 2) << field;
     const int level = levels[4 * m + (i >> field & 3)];
     tables.key_bytes[index] = static_cast<uint8_t>(level + kByteBias);
-    tables.value_bytes[index] = static_cast<uint8_t>(level);
+    tables.value_bytes[index] = static_cast<uint8_t>(level + kValueBias);
   }
   return tables;
 }

@@ -5,6 +5,7 @@ inline constexpr int kRowBlock = 4;
 inline constexpr int kVectorBlock = 1;  // 4 rows x 2 registers accumulate; the byte dot needs four more
 // vpmaddubsw adds two products in 16 bits: 128 * 127 and 255 * 64 twice each just fit.
 inline constexpr bool kNarrowLevels = true;
+inline constexpr int kValueBias = 0;
 inline constexpr int kByteBias = 64;  // it wants one side unsigned: key tables hold level + 64
 inline constexpr int kWeightMax = 255;
 

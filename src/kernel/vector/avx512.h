@@ -6,6 +6,7 @@ inline constexpr int kVectorBlock = 4; // vectors of 16 tokens or coordinates be
 inline constexpr int kByteBias = 128;  // vpdpbusd wants one side unsigned: key tables hold level + 128
 inline constexpr int kWeightMax = 255;
 inline constexpr bool kNarrowLevels = false;
+inline constexpr int kValueBias = 0;
 
 struct F32x16 { __m512 v; };
 struct I32x16 { __m512i v; };

@@ -6,6 +6,7 @@ inline constexpr int kVectorBlock = 1;
 inline constexpr int kByteBias = 0;
 inline constexpr int kWeightMax = 255;
 inline constexpr bool kNarrowLevels = false;
+inline constexpr int kValueBias = 0;
 
 typedef float FloatVector __attribute__((vector_size(64)));
 typedef int32_t IntVector __attribute__((vector_size(64)));
