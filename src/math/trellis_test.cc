@@ -137,7 +137,9 @@ TEST(TrellisBook, LevelsAreWholeNumbersOfSteps) {
       EXPECT_LE(std::abs(book.narrow[i]), 64) << i;
       // The narrow book is the levels rounded to its own step.
       EXPECT_NEAR(book.narrow_step * book.narrow[i], book.level[i], 0.501 * book.narrow_step) << i;
-      if (i > 0) EXPECT_GT(book.wide[i], book.wide[i - 1]) << i;
+      if (i > 0) {
+        EXPECT_GT(book.wide[i], book.wide[i - 1]) << i;
+      }
     }
   }
 }
