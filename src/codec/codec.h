@@ -41,7 +41,7 @@ enum class CodecId : uint8_t {
 
 // How the bytes of a group are arranged; see docs/formats.md and the codec's own file.
 // kRows: rows one after the other, [token][row bytes]; only the codec's own functions read them, attention decodes them to floats.
-enum class Layout : uint8_t { kF16, kBf16, kQ8_0, kQ4_0, kPlanes, kRows };
+enum class Layout : uint8_t { kF16, kBf16, kQ8_0, kQ4_0, kPlanes, kRows, kTrellis };
 
 struct Codec {
   CodecId id;
@@ -55,6 +55,8 @@ struct Codec {
   const float* levels;        // kPlanes: the 2^code_bits code values, ascending; else null
   const IntegerBooks* books;  // kPlanes: the same for integer kernels; else null
 
+  // Attention multiplies whole numbers: levels by query bytes, levels by weights.
+  bool has_integer_kernels() const { return layout == Layout::kPlanes || layout == Layout::kTrellis; }
   Frame frame(Side side) const { return side == Side::kKey ? key_frame : value_frame; }
 
   // Bytes of a group of kGroupTokens rows of `width` values, scales included; a multiple of 64.

@@ -46,7 +46,7 @@ std::vector<const Codec*> CodecsWithScaleModes() {
 std::vector<const Codec*> RotatedCodecs() {
   std::vector<const Codec*> codecs;
   for (const Codec* codec : AllCodecs()) {
-    if (codec->layout == Layout::kPlanes || codec->layout == Layout::kRows) codecs.push_back(codec);
+    if (codec->has_integer_kernels() || codec->layout == Layout::kRows) codecs.push_back(codec);
   }
   return codecs;
 }

@@ -89,7 +89,9 @@ TEST(Codecs, BitsAValueAreTheDocumentedOnes) {
       {"qjl_orth", {1, 1}},        {"turboprod2", {2, 2}},      {"turboprod3", {3, 2}},     {"turboprod4", {4, 2}},
       {"turboprod2_orth", {2, 2}}, {"turboprod3_orth", {3, 2}}, {"turboprod4_orth", {4, 2}},
       {"planar3", {3, 1}},         {"planar4", {4, 1}},         {"iso3", {3, 1}},           {"iso4", {4, 1}},
-      {"iso3_full", {3, 1}},       {"iso4_full", {4, 1}},       {"rotor3", {3, 1}},         {"rotor4", {4, 1}}};
+      {"iso3_full", {3, 1}},       {"iso4_full", {4, 1}},       {"rotor3", {3, 1}},         {"rotor4", {4, 1}},
+      {"tcq1", {1, 1}},            {"tcq2", {2, 1}},            {"tcq3", {3, 1}},           {"tcq4", {4, 1}},
+      {"tcq5", {5, 1}},            {"tcq6", {6, 1}}};
   // A quarter of the channels has a bit more; digits of 7 bits, up to a byte a row.
   const std::map<std::string, std::function<double(int)>> fractional = {
       {"turbo2.5", [](int width) { return 2.25 + 32.0 / width; }},

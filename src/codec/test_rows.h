@@ -66,6 +66,10 @@ inline double TypicalNoise(const Codec& codec, Side side) {
   if (name == "turboprod3_orth") return key ? .067 : .117;
   if (name == "turboprod4_orth") return key ? .020 : .035;
   if (name == "polar") return .0321;
+  if (codec.layout == Layout::kTrellis) {
+    constexpr double kNoise[] = {.34, .0871, .0233, .00627, .00175, .0006};
+    return kNoise[codec.code_bits - 1];
+  }
   if (name == "turbo2.5") return .0872;
   if (name == "turbo3.5") return .0246;
   if (name == "turbo_n5") return .0797;

@@ -16,11 +16,23 @@ LEVELS = {
 }
 DIGIT_LEVELS = {5: [0.764568, 1.724147], 11: [0.367458, 0.752367, 1.178826, 1.692639, 2.425746]}
 FRAMES = {"q8_0_rot": ("hadamard", "hadamard64"), "q4_0_rot": ("hadamard", "hadamard64")}
+# Positive levels of the trellis codes in steps, and the step.
+TRELLIS = {
+    1: ([29, 95], 0.01254422),
+    2: ([12, 37, 66, 114], 0.01622094),
+    3: ([5, 15, 26, 37, 50, 65, 86, 119], 0.02068682),
+    4: ([2, 6, 10, 14, 18, 22, 27, 31, 36, 41, 47, 53, 61, 70, 82, 100], 0.03043518),
+    5: ([1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 26, 28, 30, 33, 35, 38, 40, 43, 46, 49, 52, 55, 59, 63, 68, 73, 79, 86,
+        96, 110], 0.03328655),
+    6: ([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 21, 22, 23, 24, 25, 26, 27, 29, 30, 31, 32, 33,
+        35, 36, 37, 39, 40, 41, 43, 44, 46, 47, 49, 50, 52, 54, 55, 57, 59, 61, 63, 65, 67, 70, 73, 75, 78, 82, 85, 89, 93,
+        98, 104, 113, 127], 0.03265110),
+}
 BLOCKS = {"planar": 2, "isofast": 4, "isofull": 4, "rotor": 3}
 FRAMES.update({f"{name}{bits}": (name, name) for name in ("planar", "rotor") for bits in (3, 4)})
 FRAMES.update({f"iso{bits}": ("isofast", "isofast") for bits in (3, 4)})
 FRAMES.update({f"iso{bits}_full": ("isofull", "isofull") for bits in (3, 4)})
-SIGNED = ("turbo", "polar", "rabitq")  # turbo2.5 and turbo3.5 excepted
+SIGNED = ("turbo", "polar", "rabitq", "tcq")  # turbo2.5 and turbo3.5 excepted
 # Angles of polar at levels 2, 3 and 4; those above pi/4 mirror them.
 ANGLES = [[0.309756117, 0.633980240], [0.426249693, 0.674384998], [0.524214091, 0.705909406]]
 
@@ -105,6 +117,26 @@ def rabitq_row(group, b, w, key, t):
     scale = f32(u16(group, 16 * w * b + 2 * t) << 15)
     code = key_code if key else value_code
     return [scale * (2 * code(group, b, w, t, i) - 2**b + 1) / 2 ** (b - 1) for i in range(w)]
+
+
+def trellis_row(group, b, w, key, t):
+    passes = 4 if key else 16
+    steps, step = TRELLIS[b]
+    levels = [-x for x in reversed(steps)] + steps
+    places = [i % passes * (w // passes) + i // passes for i in range(w)]
+    u, m = [0] * (w + 3), [0] * w  # u_-1, u_-2 and u_-3 are the last three entries
+    field = (b - 1) // 2 * 2
+    for i, n in enumerate(places):
+        at = (t // 32 * (w // 16) + i // 16) * 64 * b + (4 * (t % 16) + i % 4 if key else 4 * (i % 16) + t % 4)
+        quad = i % 16 // 4 + 4 * (t % 32 // 16) if key else t % 32 // 4
+        u[n] = group[at] >> quad & 1
+        if b % 2 == 0:
+            m[n] = (group[at + 64] >> quad & 1) << field
+        if field:
+            block = at + 64 * (2 - b % 2) + quad * field // 8 * 64
+            m[n] |= group[block] >> quad * field % 8 & (1 << field) - 1
+    scale = f32(u16(group, 16 * w * b + 2 * t) << 15)
+    return [scale * step * levels[4 * m[n] + 2 * (u[n] ^ u[n - 1] ^ u[n - 3]) + u[n - 2]] for n in places]
 
 
 class Row:
@@ -308,6 +340,8 @@ def decode(name, group, w, key, t):
         row = polar_row(group, w, t)
     elif name == "rabitq1":
         row = rabitq1_row(group, w, t)
+    elif name.startswith("tcq"):
+        row = trellis_row(group, int(name[-1]), w, key, t)
     elif name.startswith("rabitq"):
         row = rabitq_row(group, int(name[-1]), w, key, t)
     elif name.startswith("turbo_n"):
@@ -341,7 +375,7 @@ def group_bytes(name, w):
         return 128 * (w // 8 + (46 * w // 16 + 7) // 8)
     if name.startswith("turbo_n") or name.endswith(".5"):
         return 128 * row_bytes(name, w)
-    if name.startswith(("turbo", "rabitq", "planar", "iso", "rotor")):
+    if name.startswith(("turbo", "rabitq", "planar", "iso", "rotor", "tcq")):
         return 16 * w * code_bits(name) + 256
     return {"f16": 256, "bf16": 256, "q8_0": 136, "q4_0": 72}[name.removesuffix("_rot")] * w
 

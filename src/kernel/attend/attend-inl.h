@@ -48,7 +48,7 @@ SWIVEL_INLINE bool FindVisible(const AttendPlan& plan, const Item& item, int64_t
     for (int w = 0; w < 2; ++w) any.word[w] |= mask.visible.word[w];
   }
   if (!any.Any()) return false;
-  const bool codes = args.k.codec->layout == Layout::kPlanes && args.v.codec->layout == Layout::kPlanes;
+  const bool codes = ReadsCodesDirectly(*args.k.codec) && ReadsCodesDirectly(*args.v.codec);
   const int step = group->direct && codes ? 2 : std::max(2, kVectorBlock);  // tiles are read kVectorBlock vectors at a time
   const int first = any.word[0] != 0 ? std::countr_zero(any.word[0]) : 64 + std::countr_zero(any.word[1]);
   const int end = any.word[1] != 0 ? 128 - std::countl_zero(any.word[1]) : 64 - std::countl_zero(any.word[0]);
@@ -71,11 +71,19 @@ SWIVEL_INLINE Group LocateGroup(const AttendPlan& plan, const Item& item, int64_
   return group;
 }
 
+// Whether a side's codes are read where they are.
+SWIVEL_INLINE bool IsDirect(const Group& group, const Codec& codec) { return group.direct && ReadsCodesDirectly(codec); }
+
 SWIVEL_INLINE void UnpackGroup(const AttendPlan& plan, const LevelTables& k_tables, const LevelTables& v_tables, Group& group, Scratch& s) {
   const KvView& k = plan.args.k;
   const KvView& v = plan.args.v;
-  if (k.codec->layout == Layout::kPlanes) {
-    if (!group.direct) {
+  if (k.codec->has_integer_kernels()) {
+    if (IsDirect(group, *k.codec)) {
+    } else if (k.codec->layout == Layout::kTrellis) {
+      WithTrellisBits(k.codec->code_bits, [&]<int kBits>() {
+        UnpackTrellisKeys<kBits>(group.keys, k.width, group.span, group.keys_ahead, k_tables, s.key_tile);
+      });
+    } else {
       const ByteTable table = MakeByteTable(k_tables.key_bytes);
       WithBits(k.codec->code_bits, [&]<int kBits>() { UnpackKeyCodes<kBits>(group.keys, k.width, group.span, table, s.key_tile); });
     }
@@ -83,8 +91,13 @@ SWIVEL_INLINE void UnpackGroup(const AttendPlan& plan, const LevelTables& k_tabl
   } else {
     UnpackKeyFloats(*k.codec, group.keys, k.width, group.span, reinterpret_cast<float*>(s.key_tile), &group.poison);
   }
-  if (v.codec->layout == Layout::kPlanes) {
-    if (!group.direct) {
+  if (v.codec->has_integer_kernels()) {
+    if (IsDirect(group, *v.codec)) {
+    } else if (v.codec->layout == Layout::kTrellis) {
+      WithTrellisBits(v.codec->code_bits, [&]<int kBits>() {
+        UnpackTrellisValues<kBits>(group.values, v.width, group.span, group.values_ahead, v_tables, s.value_tile);
+      });
+    } else {
       const ByteTable table = MakeByteTable(v_tables.value_bytes);
       WithBits(v.codec->code_bits, [&]<int kBits>() { UnpackValueCodes<kBits>(group.values, v.width, group.span, table, s.value_tile); });
     }
@@ -99,12 +112,17 @@ SWIVEL_INLINE void UnpackGroup(const AttendPlan& plan, const LevelTables& k_tabl
 template <int kRows>
 SWIVEL_INLINE void ScoreRows(const AttendPlan& plan, int row, const Group& group, const LevelTables& tables, Scratch& s) {
   const KvView& k = plan.args.k;
-  if (k.codec->layout != Layout::kPlanes) {
+  if (!k.codec->has_integer_kernels()) {
     return ScoreFloats<kRows>(reinterpret_cast<const float*>(s.key_tile), k.width, group.span, s.q_floats + static_cast<size_t>(row) * k.width,
                               k.width, s.scores);
   }
   const ByteRows rows = {s.q_bytes + static_cast<size_t>(row) * k.width, static_cast<size_t>(k.width), s.bias + row};
-  if (!group.direct) return ScoreBytes<kRows>(s.key_tile, k.width, group.span, s.key_scales, rows, s.scores);
+  if (!IsDirect(group, *k.codec)) return ScoreBytes<kRows>(s.key_tile, k.width, group.span, s.key_scales, rows, s.scores);
+  if (k.codec->layout == Layout::kTrellis) {
+    return WithDirectTrellisBits(k.codec->code_bits, [&]<int kBits>() {
+      ScoreTrellisCodes<kBits, kRows>(group.keys, k.width, group.span, group.keys_ahead, tables, s.key_scales, rows, s.scores);
+    });
+  }
   const ByteTable table = MakeByteTable(tables.key_bytes);
   WithBits(k.codec->code_bits, [&]<int kBits>() {
     ScoreCodes<kBits, kRows>(group.keys, k.width, group.span, group.keys_ahead, table, s.key_scales, rows, s.scores);
@@ -115,7 +133,7 @@ SWIVEL_INLINE void ScoreRows(const AttendPlan& plan, int row, const Group& group
 template <int kRows>
 void WeighRows(const AttendPlan& plan, int row, const Group& group, const LevelTables& tables, Scratch& s) {
   ScoreRows<kRows>(plan, row, group, tables, s);
-  const bool integer = plan.args.v.codec->layout == Layout::kPlanes;
+  const bool integer = plan.args.v.codec->has_integer_kernels();
   for (int r = row; r < row + kRows; ++r) {
     s.keep[r] = 1.0f;
     s.step[r] = 0.0f;
@@ -145,8 +163,13 @@ void AccumulateRows(const AttendPlan& plan, int row, const Group& group, const L
     if (kValueBias != 0) bias[r] = -kValueBias * std::accumulate(s.weights + (row + r) * kGroupTokens, s.weights + (row + r + 1) * kGroupTokens, 0);
   }
   const WeightRows rows = {s.weights + row * kGroupTokens, bias, s.float_weights + row * kGroupTokens, step, s.keep + row};
-  if (v.codec->layout != Layout::kPlanes) return AccumulateFloats<kRows>(reinterpret_cast<const float*>(s.value_tile), v.width, group.span, rows, out);
-  if (!group.direct) return AccumulateBytes<kRows>(s.value_tile, v.width, group.span, rows, out);
+  if (!v.codec->has_integer_kernels()) return AccumulateFloats<kRows>(reinterpret_cast<const float*>(s.value_tile), v.width, group.span, rows, out);
+  if (!IsDirect(group, *v.codec)) return AccumulateBytes<kRows>(s.value_tile, v.width, group.span, rows, out);
+  if (v.codec->layout == Layout::kTrellis) {
+    return WithDirectTrellisBits(v.codec->code_bits, [&]<int kBits>() {
+      AccumulateTrellisCodes<kBits, kRows>(group.values, v.width, group.span, group.values_ahead, tables, rows, out);
+    });
+  }
   const ByteTable table = MakeByteTable(tables.value_bytes);
   WithBits(v.codec->code_bits, [&]<int kBits>() {
     AccumulateCodes<kBits, kRows>(group.values, v.width, group.span, group.values_ahead, table, rows, out);
@@ -196,8 +219,12 @@ void AttendThread(AttendPlan& plan, int thread, int /*num_threads*/) {
   Scratch s = CarveScratch(plan, thread);
   LevelTables k_tables = {};
   LevelTables v_tables = {};
-  if (plan.args.k.codec->layout == Layout::kPlanes) k_tables = MakeLevelTables(*plan.args.k.codec);
-  if (plan.args.v.codec->layout == Layout::kPlanes) v_tables = MakeLevelTables(*plan.args.v.codec);
+  const auto make_tables = [](const Codec& codec, LevelTables* tables) {
+    if (codec.layout == Layout::kPlanes) *tables = MakeLevelTables(codec);
+    if (codec.layout == Layout::kTrellis) *tables = MakeTrellisTables(codec);
+  };
+  make_tables(*plan.args.k.codec, &k_tables);
+  make_tables(*plan.args.v.codec, &v_tables);
   for (;;) {
     const int64_t index = plan.next_item->fetch_add(1, std::memory_order_relaxed);
     if (index >= plan.num_items) return;

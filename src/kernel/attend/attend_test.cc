@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/half.h"
@@ -168,9 +169,14 @@ class Problem {
 
 // Integer arithmetic rounds q, levels and weights to bytes (docs/numerics.md): about 1.5 % of the output's norm, where 4-bit codes themselves
 // lose 12 %. Float paths differ by rounding only.
-double Bound(const Case& c) {
-  const bool integer_k = (*FindCodec(c.k))->layout == Layout::kPlanes;
-  const bool integer_v = (*FindCodec(c.v))->layout == Layout::kPlanes;
+// The narrow levels of AVX2 are off by 1, 1.6 and 1.8 % of a standard deviation for the trellis codes of 4, 5 and 6 bits.
+double Bound(const Case& c, Target target = Target::kPortable) {
+  const bool integer_k = (*FindCodec(c.k))->has_integer_kernels();
+  const bool integer_v = (*FindCodec(c.v))->has_integer_kernels();
+  if (target == Target::kAvx2) {
+    const auto is_fine = [](const char* name) { return (*FindCodec(name))->layout == Layout::kTrellis && (*FindCodec(name))->code_bits >= 4; };
+    if (is_fine(c.k) || is_fine(c.v)) return 0.055;
+  }
   return integer_v ? 0.025 : integer_k ? 0.017 : 1e-5;
 }
 
@@ -183,7 +189,7 @@ void CheckAllTargets(const Case& c, MaskKind mask) {
                  std::to_string(c.v_width) + " heads " + std::to_string(c.num_heads) + ":" + std::to_string(c.num_kv_heads) + " n_q " +
                  std::to_string(c.num_queries) + " n_kv " + std::to_string(c.num_cells));
     problem.Run(KernelsFor(target));
-    EXPECT_LT(problem.RelativeError(exact), Bound(c));
+    EXPECT_LT(problem.RelativeError(exact), Bound(c, target));
   }
 }
 
@@ -207,7 +213,8 @@ TEST(Attend, EveryCodecWithIntegersAndFloats) {
 
 TEST(Attend, EveryWidth) {
   for (int width : {32, 48, 64, 80, 96, 112, 128, 192, 256, 320, 576}) {
-    for (const char* codec : {"turbo2", "turbo3", "turbo4", "f16", "rabitq2", "rabitq3", "rabitq4", "polar"}) {
+    for (const char* codec : {"turbo2", "turbo3", "turbo4", "f16", "rabitq2", "rabitq3", "rabitq4", "polar", "tcq1", "tcq2", "tcq3", "tcq4", "tcq5",
+                              "tcq6"}) {
       Case c;
       c.k = c.v = codec;
       c.k_width = width;
@@ -329,7 +336,7 @@ TEST(Attend, RowsThatSeeNothingAreZero) {
 TEST(Attend, NanIsSeenByThoseWhoSeeItsCell) {
   for (Target target : SupportedTargets()) {
     for (const char* codec :
-         {"f16", "bf16", "q8_0", "q4_0_rot", "turbo2", "turbo3", "turbo4", "qjl", "turboprod3", "polar", "rabitq1", "rabitq4"}) {
+         {"f16", "bf16", "q8_0", "q4_0_rot", "turbo2", "turbo3", "turbo4", "qjl", "turboprod3", "polar", "rabitq1", "rabitq4", "tcq1", "tcq4"}) {
       for (const bool in_keys : {true, false}) {
         SCOPED_TRACE(std::string(TargetName(target)) + " " + codec + (in_keys ? " K" : " V"));
         Case c;

@@ -101,7 +101,7 @@ SWIVEL_INLINE Logits MakeLogits(const AttendArgs& args, int head, float factor) 
 SWIVEL_INLINE void PrepareRows(const AttendPlan& plan, const Item& item, const LevelTables& tables, Scratch& s) {
   const AttendArgs& args = plan.args;
   const int width = args.k.width;
-  const bool integer = args.k.codec->layout == Layout::kPlanes;
+  const bool integer = args.k.codec->has_integer_kernels();
   alignas(64) float rotated[kMaxHeadWidth];
   for (int row = 0; row < item.num_rows; ++row) {
     const int head = HeadOfRow(plan, item, row);

@@ -1,5 +1,5 @@
-// Encoding of one row of table codes (Layout::kPlanes, nearest level); bytes equal the scalar codec's on every target. Everything else
-// uses the scalar codec itself: baselines, and codecs whose search is not one comparison a level.
+// Encoding of one row of table codes (Layout::kPlanes, nearest level); bytes equal the scalar codec's on every target. Trellis codes:
+// kernel/trellis/encode-inl.h. Everything else uses the scalar codec itself: baselines, and codecs with a search of their own.
 
 // Packs the codes of 16 coordinates (one a lane) of one key into its four lanes' bytes; see codec/planes.h.
 template <int kBits>
@@ -59,10 +59,14 @@ SWIVEL_INLINE void PackCodes(I32x16 codes, int width, Side side, int token, int 
   }
 }
 
-template <int kBits>
-SWIVEL_INLINE void EncodeTableRow(const Codec& codec, const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
-  const float* levels = codec.levels;
-  alignas(64) float y[kMaxHeadWidth];
+// LoadRow of codec/turbo.h, and the squared norm of what it gives.
+struct VectorRow {
+  bool is_flat;
+  uint16_t flat_scale;
+  int exponent;
+  float norm2;
+};
+SWIVEL_INLINE VectorRow LoadVectorRow(Frame frame, const float* row, int width, float* y) {
   F32x16 largest16 = Zero();
   F32x16 not_finite16 = Zero();  // 0 * x is 0 or NaN
   for (int i = 0; i < width; i += 16) {
@@ -72,21 +76,28 @@ SWIVEL_INLINE void EncodeTableRow(const Codec& codec, const float* row, int widt
   }
   const float largest = ReduceMax(largest16);
   const bool finite = ReduceAdd(not_finite16) == 0.0f;
-  uint8_t* scale_at = group + ScalesOffset(kBits, width) + 2 * token;
-  uint16_t scale = finite ? 0 : kScaleNan;
-  if (!finite || largest == 0.0f) {
-    for (int i = 0; i < width; i += 16) PackCodes<kBits>(SetI32(1 << (kBits - 1)), width, side, token, i, group);
-    std::memcpy(scale_at, &scale, 2);
-    return;
-  }
+  if (!finite || largest == 0.0f) return {true, finite ? uint16_t{0} : kScaleNan, 0, 0.0f};
   const int exponent = RowExponent(largest);
   const F32x16 down = Set(PowerOfTwo(-exponent));
   for (int i = 0; i < width; i += 16) Store(y + i, Mul(Load(row + i), down));
-  RotateRow(codec.frame(side), y, width);
-
+  RotateRow(frame, y, width);
   F32x16 norm16 = Zero();
   for (int i = 0; i < width; i += 16) norm16 = Add(norm16, Mul(Load(y + i), Load(y + i)));
-  const float norm2 = ReduceAdd(norm16);
+  return {false, 0, exponent, ReduceAdd(norm16)};
+}
+
+template <int kBits>
+SWIVEL_INLINE void EncodeTableRow(const Codec& codec, const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
+  const float* levels = codec.levels;
+  alignas(64) float y[kMaxHeadWidth];
+  const VectorRow loaded = LoadVectorRow(codec.frame(side), row, width, y);
+  uint8_t* scale_at = group + ScalesOffset(kBits, width) + 2 * token;
+  if (loaded.is_flat) {
+    for (int i = 0; i < width; i += 16) PackCodes<kBits>(SetI32(1 << (kBits - 1)), width, side, token, i, group);
+    std::memcpy(scale_at, &loaded.flat_scale, 2);
+    return;
+  }
+  const float norm2 = loaded.norm2;
   const F32x16 to_unit = Set(std::sqrt(static_cast<float>(width) / norm2));
   alignas(64) float sixteen[16] = {};
   std::memcpy(sixteen, levels, sizeof(float) << kBits);
@@ -103,18 +114,6 @@ SWIVEL_INLINE void EncodeTableRow(const Codec& codec, const float* row, int widt
     code_norm16 = Add(code_norm16, Mul(c, c));
     product16 = Add(product16, Mul(c, yi));
   }
-  scale = RowScale(mode, norm2, ReduceAdd(code_norm16), ReduceAdd(product16), exponent);
+  const uint16_t scale = RowScale(mode, norm2, ReduceAdd(code_norm16), ReduceAdd(product16), loaded.exponent);
   std::memcpy(scale_at, &scale, 2);
-}
-
-void EncodeRow(const Codec& codec, const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
-  if (codec.layout != Layout::kPlanes || !codec.nearest_levels) return codec.encode(row, width, side, mode, group, token);
-  switch (codec.code_bits) {
-    case 2:
-      return EncodeTableRow<2>(codec, row, width, side, mode, group, token);
-    case 3:
-      return EncodeTableRow<3>(codec, row, width, side, mode, group, token);
-    default:
-      return EncodeTableRow<4>(codec, row, width, side, mode, group, token);
-  }
 }

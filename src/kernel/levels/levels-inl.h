@@ -28,10 +28,10 @@ SWIVEL_INLINE void WithBits(int bits, F f) {
   f.template operator()<4>();
 }
 
-// The levels of a codec as lookups want them; codebooks of fewer than 16 levels are repeated.
+// The levels of a codec as lookups want them: by code, 16 entries, codebooks of fewer levels repeated; trellis codes: MakeTrellisTables.
 struct LevelTables {
-  alignas(64) uint8_t key_bytes[16];    // level + kByteBias
-  alignas(64) uint8_t value_bytes[16];  // level + kValueBias
+  alignas(64) uint8_t key_bytes[kMaxTrellisLevels];    // level + kByteBias
+  alignas(64) uint8_t value_bytes[kMaxTrellisLevels];  // level + kValueBias
   float step;                           // what one unit is worth
 };
 

@@ -14,12 +14,14 @@
 #include "base/half.h"
 #include "codec/codec.h"
 #include "codec/planes.h"
+#include "codec/trellis_planes.h"
 #include "codec/turbo.h"
 #include "kernel/attend/attend.h"
 #include "kernel/kernels.h"
 #include "math/block_rotation.h"
 #include "math/codebook.h"
 #include "math/rotation.h"
+#include "math/trellis.h"
 
 #define SWIVEL_INLINE static inline __attribute__((always_inline))
 #define SWIVEL_UNROLL _Pragma("GCC unroll 16")

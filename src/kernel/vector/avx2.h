@@ -25,6 +25,7 @@ SWIVEL_PAIR_FLOAT(Max, _mm256_max_ps)
   SWIVEL_INLINE I32x16 name(I32x16 x, I32x16 y) { return {op(x.a, y.a), op(x.b, y.b)}; }
 SWIVEL_PAIR_INT(And, _mm256_and_si256)
 SWIVEL_PAIR_INT(Or, _mm256_or_si256)
+SWIVEL_PAIR_INT(Xor, _mm256_xor_si256)
 SWIVEL_PAIR_INT(AddI32, _mm256_add_epi32)
 SWIVEL_PAIR_INT(SubI32, _mm256_sub_epi32)
 #undef SWIVEL_PAIR_INT
@@ -66,6 +67,28 @@ SWIVEL_INLINE F32x16 SwapLanes(F32x16 x) {
   if constexpr (s == 2) return {_mm256_permute_ps(x.a, 0x4e), _mm256_permute_ps(x.b, 0x4e)};
   if constexpr (s == 4) return {_mm256_permute2f128_ps(x.a, x.a, 1), _mm256_permute2f128_ps(x.b, x.b, 1)};
   if constexpr (s == 8) return {x.b, x.a};
+}
+SWIVEL_INLINE F32x16 PickLanes(F32x16 x, I32x16 index) {
+  return {_mm256_permutevar8x32_ps(x.a, index.a), _mm256_permutevar8x32_ps(x.b, index.b)};
+}
+SWIVEL_INLINE F32x16 LoadQuads(const float* first, const float* second) {
+  return {_mm256_broadcast_ps(reinterpret_cast<const __m128*>(first)), _mm256_broadcast_ps(reinterpret_cast<const __m128*>(second))};
+}
+SWIVEL_INLINE void StoreInterleaved4Half(float* p, __m256 a, __m256 b, __m256 c, __m256 d) {
+  const __m256 ab = _mm256_unpacklo_ps(a, b), ab_high = _mm256_unpackhi_ps(a, b);
+  const __m256 cd = _mm256_unpacklo_ps(c, d), cd_high = _mm256_unpackhi_ps(c, d);
+  const __m256 r0 = _mm256_castpd_ps(_mm256_unpacklo_pd(_mm256_castps_pd(ab), _mm256_castps_pd(cd)));  // lanes 0 and 4 of a, b, c, d
+  const __m256 r1 = _mm256_castpd_ps(_mm256_unpackhi_pd(_mm256_castps_pd(ab), _mm256_castps_pd(cd)));
+  const __m256 r2 = _mm256_castpd_ps(_mm256_unpacklo_pd(_mm256_castps_pd(ab_high), _mm256_castps_pd(cd_high)));
+  const __m256 r3 = _mm256_castpd_ps(_mm256_unpackhi_pd(_mm256_castps_pd(ab_high), _mm256_castps_pd(cd_high)));
+  _mm256_storeu_ps(p, _mm256_permute2f128_ps(r0, r1, 0x20));
+  _mm256_storeu_ps(p + 8, _mm256_permute2f128_ps(r2, r3, 0x20));
+  _mm256_storeu_ps(p + 16, _mm256_permute2f128_ps(r0, r1, 0x31));
+  _mm256_storeu_ps(p + 24, _mm256_permute2f128_ps(r2, r3, 0x31));
+}
+SWIVEL_INLINE void StoreInterleaved4(float* p, F32x16 x, F32x16 y, F32x16 z, F32x16 w) {
+  StoreInterleaved4Half(p, x.a, y.a, z.a, w.a);
+  StoreInterleaved4Half(p + 32, x.b, y.b, z.b, w.b);
 }
 template <int s>
 SWIVEL_INLINE F32x16 FlipSignLanes(F32x16 x) {
@@ -127,6 +150,11 @@ SWIVEL_INLINE void StoreRaw(void* p, I32x16 x) {
   _mm256_storeu_si256(half, x.a);
   _mm256_storeu_si256(half + 1, x.b);
 }
+SWIVEL_INLINE I32x16 LanesUp(I32x16 x) {
+  const __m256i low = _mm256_permute2x128_si256(x.a, x.a, 0x08);   // zeros, lanes 0-3
+  const __m256i middle = _mm256_permute2x128_si256(x.a, x.b, 0x21);  // lanes 4-11
+  return {_mm256_alignr_epi8(x.a, low, 12), _mm256_alignr_epi8(x.b, middle, 12)};
+}
 SWIVEL_INLINE I32x16 ShiftLeft32(I32x16 x, int n) {
   const __m128i count = _mm_cvtsi32_si128(n);
   return {_mm256_sll_epi32(x.a, count), _mm256_sll_epi32(x.b, count)};
@@ -170,17 +198,41 @@ SWIVEL_INLINE I32x16 FieldDown(I32x16 x) {
   if constexpr (shift > 0) return {_mm256_srli_epi16(x.a, shift), _mm256_srli_epi16(x.b, shift)};
   if constexpr (shift < 0) return {_mm256_slli_epi16(x.a, -shift), _mm256_slli_epi16(x.b, -shift)};
 }
-SWIVEL_INLINE __m256i JoinHalf(__m256i low, __m256i high, __m256i three) {
-  return _mm256_or_si256(_mm256_and_si256(low, three), _mm256_andnot_si256(three, high));
+SWIVEL_INLINE __m256i JoinHalf(__m256i low, __m256i high, __m256i mask) {
+  return _mm256_or_si256(_mm256_and_si256(low, mask), _mm256_andnot_si256(mask, high));
 }
+template <int bits = 2>
 SWIVEL_INLINE I32x16 JoinBytes(I32x16 low, I32x16 high) {
-  const __m256i three = _mm256_set1_epi8(3);
-  return {JoinHalf(low.a, high.a, three), JoinHalf(low.b, high.b, three)};
+  const __m256i mask = _mm256_set1_epi8((1 << bits) - 1);
+  return {JoinHalf(low.a, high.a, mask), JoinHalf(low.b, high.b, mask)};
 }
 template <int bits>
 SWIVEL_INLINE I32x16 LookupBytes(ByteTable t, I32x16 index) {
   const __m256i field = _mm256_set1_epi8((1 << bits) - 1);  // vpshufb reads bit 7 as "zero"
   return {_mm256_shuffle_epi8(t.v, _mm256_and_si256(index.a, field)), _mm256_shuffle_epi8(t.v, _mm256_and_si256(index.b, field))};
+}
+// Parts of 16 entries: bit 4 and up of the index choose between their lookups.
+template <int bits>
+struct CodeTable { __m256i part[bits > 4 ? 1 << (bits - 4) : 1]; };
+template <int bits>
+SWIVEL_INLINE CodeTable<bits> MakeCodeTable(const uint8_t* entries) {
+  CodeTable<bits> t;
+  for (size_t i = 0; i < sizeof(t.part) / sizeof(t.part[0]); ++i) t.part[i] = MakeByteTable(entries + 16 * i).v;
+  return t;
+}
+// Entries of the parts [first, first + 2^(bits - 4)); `low` is the index without bits 4-7.
+template <int bits, int first, int all>
+SWIVEL_INLINE __m256i LookupParts(const CodeTable<all>& t, __m256i index, __m256i low) {
+  if constexpr (bits <= 4) return _mm256_shuffle_epi8(t.part[first], low);
+  if constexpr (bits > 4) {
+    const __m256i choose = _mm256_slli_epi16(index, 8 - bits);  // the top bit of the index to bit 7, which blendv reads
+    return _mm256_blendv_epi8(LookupParts<bits - 1, first>(t, index, low), LookupParts<bits - 1, first + (1 << (bits - 5))>(t, index, low), choose);
+  }
+}
+template <int bits>
+SWIVEL_INLINE I32x16 LookupCodes(CodeTable<bits> t, I32x16 index) {
+  const __m256i field = _mm256_set1_epi8((1 << (bits < 4 ? bits : 4)) - 1);
+  return {LookupParts<bits, 0>(t, index.a, _mm256_and_si256(index.a, field)), LookupParts<bits, 0>(t, index.b, _mm256_and_si256(index.b, field))};
 }
 SWIVEL_INLINE __m256i DotBytesHalf(__m256i acc, __m256i table_bytes, __m256i q) {
   return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(table_bytes, q), _mm256_set1_epi16(1)));

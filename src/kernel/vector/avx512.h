@@ -41,6 +41,28 @@ SWIVEL_INLINE F32x16 SwapLanes(F32x16 a) {
   if constexpr (s == 4) return {_mm512_shuffle_f32x4(a.v, a.v, 0xb1)};
   if constexpr (s == 8) return {_mm512_shuffle_f32x4(a.v, a.v, 0x4e)};
 }
+// Lane i of the result is lane index_i (its low 4 bits), which is in the same half of 8 lanes as i.
+SWIVEL_INLINE F32x16 PickLanes(F32x16 a, I32x16 index) { return {_mm512_permutexvar_ps(index.v, a.v)}; }
+// Two quads of floats: lanes 0-3 and 4-7 hold the first, lanes 8-11 and 12-15 the second.
+SWIVEL_INLINE F32x16 LoadQuads(const float* first, const float* second) {
+  const __m512 all = _mm512_broadcast_f32x4(_mm_loadu_ps(first));
+  return {_mm512_mask_broadcast_f32x4(all, 0xff00, _mm_loadu_ps(second))};
+}
+// p[4 i + k] is lane i of the k-th vector.
+SWIVEL_INLINE void StoreInterleaved4(float* p, F32x16 a, F32x16 b, F32x16 c, F32x16 d) {
+  const __m512 ab = _mm512_unpacklo_ps(a.v, b.v), ab_high = _mm512_unpackhi_ps(a.v, b.v);
+  const __m512 cd = _mm512_unpacklo_ps(c.v, d.v), cd_high = _mm512_unpackhi_ps(c.v, d.v);
+  const __m512 r0 = _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd)));  // lanes 0, 4, 8, 12 of a, b, c, d
+  const __m512 r1 = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd)));
+  const __m512 r2 = _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(ab_high), _mm512_castps_pd(cd_high)));
+  const __m512 r3 = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(ab_high), _mm512_castps_pd(cd_high)));
+  const __m512 low01 = _mm512_shuffle_f32x4(r0, r1, 0x44), low23 = _mm512_shuffle_f32x4(r2, r3, 0x44);
+  const __m512 high01 = _mm512_shuffle_f32x4(r0, r1, 0xee), high23 = _mm512_shuffle_f32x4(r2, r3, 0xee);
+  _mm512_storeu_ps(p, _mm512_shuffle_f32x4(low01, low23, 0x88));
+  _mm512_storeu_ps(p + 16, _mm512_shuffle_f32x4(low01, low23, 0xdd));
+  _mm512_storeu_ps(p + 32, _mm512_shuffle_f32x4(high01, high23, 0x88));
+  _mm512_storeu_ps(p + 48, _mm512_shuffle_f32x4(high01, high23, 0xdd));
+}
 // Flips the sign of the lanes i that have bit s.
 template <int s>
 SWIVEL_INLINE F32x16 FlipSignLanes(F32x16 a) {
@@ -72,6 +94,9 @@ SWIVEL_INLINE I32x16 And(I32x16 a, I32x16 b) { return {_mm512_and_si512(a.v, b.v
 SWIVEL_INLINE I32x16 Or(I32x16 a, I32x16 b) { return {_mm512_or_si512(a.v, b.v)}; }
 SWIVEL_INLINE I32x16 AddI32(I32x16 a, I32x16 b) { return {_mm512_add_epi32(a.v, b.v)}; }
 SWIVEL_INLINE I32x16 SubI32(I32x16 a, I32x16 b) { return {_mm512_sub_epi32(a.v, b.v)}; }
+SWIVEL_INLINE I32x16 Xor(I32x16 a, I32x16 b) { return {_mm512_xor_si512(a.v, b.v)}; }
+// Lane i of the result is lane i - 1, lane 0 is zero.
+SWIVEL_INLINE I32x16 LanesUp(I32x16 a) { return {_mm512_alignr_epi32(a.v, _mm512_setzero_si512(), 15)}; }
 SWIVEL_INLINE I32x16 ShiftLeft32(I32x16 a, int n) { return {_mm512_sll_epi32(a.v, _mm_cvtsi32_si128(n))}; }
 SWIVEL_INLINE I32x16 ShiftRight32(I32x16 a, int n) { return {_mm512_srl_epi32(a.v, _mm_cvtsi32_si128(n))}; }
 SWIVEL_INLINE F32x16 ToFloat(I32x16 a) { return {_mm512_cvtepi32_ps(a.v)}; }
@@ -102,10 +127,25 @@ SWIVEL_INLINE I32x16 FieldDown(I32x16 a) {
   if constexpr (shift > 0) return {_mm512_srli_epi16(a.v, shift)};
   if constexpr (shift < 0) return {_mm512_slli_epi16(a.v, -shift)};
 }
-// (low & 3) | (high & 4) of each byte or word; higher bits are undefined.
-SWIVEL_INLINE I32x16 JoinBytes(I32x16 low, I32x16 high) { return {_mm512_ternarylogic_epi32(_mm512_set1_epi8(3), low.v, high.v, 0xca)}; }
+// The low `bits` bits of each byte from `low`, the others from `high`.
+template <int bits = 2>
+SWIVEL_INLINE I32x16 JoinBytes(I32x16 low, I32x16 high) {
+  return {_mm512_ternarylogic_epi32(_mm512_set1_epi8((1 << bits) - 1), low.v, high.v, 0xca)};
+}
 template <int bits>
 SWIVEL_INLINE I32x16 LookupBytes(ByteTable t, I32x16 index) { return {_mm512_permutexvar_epi8(index.v, t.v)}; }
+// Tables of up to 128 entries, from memory that repeats them to at least 64; indices are the low `bits` bits of each byte.
+template <int bits>
+struct CodeTable { __m512i v, high; };
+template <int bits>
+SWIVEL_INLINE CodeTable<bits> MakeCodeTable(const uint8_t* entries) {
+  return {_mm512_loadu_si512(entries), bits > 6 ? _mm512_loadu_si512(entries + 64) : _mm512_setzero_si512()};
+}
+template <int bits>
+SWIVEL_INLINE I32x16 LookupCodes(CodeTable<bits> t, I32x16 index) {
+  if constexpr (bits > 6) return {_mm512_permutex2var_epi8(t.v, index.v, t.high)};
+  return {_mm512_permutexvar_epi8(index.v, t.v)};
+}
 // acc + the sum of 4 products of table bytes and the signed bytes of q.
 // In assembly, because GCC 12 copies and spills accumulators of the intrinsic when more than half of the registers accumulate.
 SWIVEL_INLINE I32x16 DotBytes(I32x16 acc, I32x16 table_bytes, int32_t q) {

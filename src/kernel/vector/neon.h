@@ -30,6 +30,7 @@ SWIVEL_FOUR(F32x16, Min, vminq_f32)
 SWIVEL_FOUR(F32x16, Max, vmaxq_f32)
 SWIVEL_FOUR(I32x16, And, vandq_s32)
 SWIVEL_FOUR(I32x16, Or, vorrq_s32)
+SWIVEL_FOUR(I32x16, Xor, veorq_s32)
 SWIVEL_FOUR(I32x16, AddI32, vaddq_s32)
 SWIVEL_FOUR(I32x16, SubI32, vsubq_s32)
 #undef SWIVEL_FOUR
@@ -70,6 +71,26 @@ SWIVEL_INLINE F32x16 SwapLanes(F32x16 x) {
   if constexpr (s == 2) return {vextq_f32(x.a, x.a, 2), vextq_f32(x.b, x.b, 2), vextq_f32(x.c, x.c, 2), vextq_f32(x.d, x.d, 2)};
   if constexpr (s == 4) return {x.b, x.a, x.d, x.c};
   if constexpr (s == 8) return {x.c, x.d, x.a, x.b};
+}
+// A half of 8 lanes is the table of one tbl of two registers.
+SWIVEL_INLINE float32x4_t PickQuarter(float32x4_t low, float32x4_t high, int32x4_t index) {
+  const uint32x4_t lane = vandq_u32(vreinterpretq_u32_s32(index), vdupq_n_u32(7));
+  const uint32x4_t bytes = vmlaq_u32(vdupq_n_u32(0x03020100u), lane, vdupq_n_u32(0x04040404u));
+  const uint8x16x2_t table = {{vreinterpretq_u8_f32(low), vreinterpretq_u8_f32(high)}};
+  return vreinterpretq_f32_u8(vqtbl2q_u8(table, vreinterpretq_u8_u32(bytes)));
+}
+SWIVEL_INLINE F32x16 PickLanes(F32x16 x, I32x16 index) {
+  return {PickQuarter(x.a, x.b, index.a), PickQuarter(x.a, x.b, index.b), PickQuarter(x.c, x.d, index.c), PickQuarter(x.c, x.d, index.d)};
+}
+SWIVEL_INLINE F32x16 LoadQuads(const float* first, const float* second) {
+  const float32x4_t low = vld1q_f32(first), high = vld1q_f32(second);
+  return {low, low, high, high};
+}
+SWIVEL_INLINE void StoreInterleaved4(float* p, F32x16 x, F32x16 y, F32x16 z, F32x16 w) {
+  vst4q_f32(p, {{x.a, y.a, z.a, w.a}});
+  vst4q_f32(p + 16, {{x.b, y.b, z.b, w.b}});
+  vst4q_f32(p + 32, {{x.c, y.c, z.c, w.c}});
+  vst4q_f32(p + 48, {{x.d, y.d, z.d, w.d}});
 }
 SWIVEL_INLINE float32x4_t FlipSigns(float32x4_t x, uint32x4_t signs) {
   return vreinterpretq_f32_u32(veorq_u32(vreinterpretq_u32_f32(x), signs));
@@ -159,6 +180,9 @@ SWIVEL_INLINE void StoreRaw(void* p, I32x16 x) {
   StoreRawQuarter(p, 2, x.c);
   StoreRawQuarter(p, 3, x.d);
 }
+SWIVEL_INLINE I32x16 LanesUp(I32x16 x) {
+  return {vextq_s32(vdupq_n_s32(0), x.a, 3), vextq_s32(x.a, x.b, 3), vextq_s32(x.b, x.c, 3), vextq_s32(x.c, x.d, 3)};
+}
 SWIVEL_INLINE I32x16 ShiftLeft32(I32x16 x, int n) {
   const int32x4_t count = vdupq_n_s32(n);
   return {vshlq_s32(x.a, count), vshlq_s32(x.b, count), vshlq_s32(x.c, count), vshlq_s32(x.d, count)};
@@ -232,10 +256,10 @@ SWIVEL_INLINE auto FieldDown(I32x16 x) {
     if constexpr (shift < 0) return shifted;
   }
 }
+template <int bits = 2>
 SWIVEL_INLINE I32x16 JoinBytes(I32x16 low, I32x16 high) {
-  const uint32x4_t three = vdupq_n_u32(0x03030303u);
-  return {vbslq_s32(three, low.a, high.a), vbslq_s32(three, low.b, high.b), vbslq_s32(three, low.c, high.c),
-          vbslq_s32(three, low.d, high.d)};
+  const uint32x4_t mask = vreinterpretq_u32_u8(vdupq_n_u8((1 << bits) - 1));
+  return {vbslq_s32(mask, low.a, high.a), vbslq_s32(mask, low.b, high.b), vbslq_s32(mask, low.c, high.c), vbslq_s32(mask, low.d, high.d)};
 }
 SWIVEL_INLINE int32x4_t LookupBytesQuarter(ByteTable t, int32x4_t index) {
   return vreinterpretq_s32_u8(vqtbl1q_u8(t.v, vreinterpretq_u8_s32(index)));
@@ -251,6 +275,34 @@ template <int bits, int kLeft>
 SWIVEL_INLINE I32x16 LookupBytes(ByteTable t, SmallBytes<kLeft> index) {
   if constexpr (kLeft > 4) return LookupBytes<bits>(t, static_cast<I32x16>(index));
   return {LookupBytesQuarter(t, index.a), LookupBytesQuarter(t, index.b), LookupBytesQuarter(t, index.c), LookupBytesQuarter(t, index.d)};
+}
+// Tables of 32 and 64 entries are one tbl, 128 entries two: tbx leaves what the first found where its own index is out of range.
+template <int bits>
+struct CodeTable {
+  uint8x16_t part[bits > 4 ? 1 << (bits - 4) : 1];
+};
+template <int bits>
+SWIVEL_INLINE CodeTable<bits> MakeCodeTable(const uint8_t* entries) {
+  CodeTable<bits> t;
+  for (size_t i = 0; i < sizeof(t.part) / sizeof(t.part[0]); ++i) t.part[i] = vld1q_u8(entries + 16 * i);
+  return t;
+}
+template <int bits>
+SWIVEL_INLINE int32x4_t LookupCodesQuarter(const CodeTable<bits>& t, int32x4_t codes) {
+  const uint8x16_t index = vandq_u8(vreinterpretq_u8_s32(codes), vdupq_n_u8((1 << bits) - 1));
+  uint8x16_t found;
+  if constexpr (bits <= 4) found = vqtbl1q_u8(t.part[0], index);
+  if constexpr (bits == 5) found = vqtbl2q_u8({{t.part[0], t.part[1]}}, index);
+  if constexpr (bits >= 6) found = vqtbl4q_u8({{t.part[0], t.part[1], t.part[2], t.part[3]}}, index);
+  if constexpr (bits == 7) {
+    found = vqtbx4q_u8(found, {{t.part[4], t.part[5], t.part[6], t.part[7]}}, vsubq_u8(index, vdupq_n_u8(64)));
+  }
+  return vreinterpretq_s32_u8(found);
+}
+template <int bits>
+SWIVEL_INLINE I32x16 LookupCodes(CodeTable<bits> t, I32x16 index) {
+  return {LookupCodesQuarter<bits>(t, index.a), LookupCodesQuarter<bits>(t, index.b), LookupCodesQuarter<bits>(t, index.c),
+          LookupCodesQuarter<bits>(t, index.d)};
 }
 // The dot product by an element: four factors in one lane serve all sixteen groups of levels, no broadcast.
 SWIVEL_INLINE int32x4_t DotQuarter(int32x4_t acc, int32x4_t levels, int8x8_t factors) {

@@ -57,6 +57,25 @@ SWIVEL_INLINE F32x16 SwapLanes(F32x16 a) {
   for (int i = 0; i < 16; ++i) swapped.v[i] = a.v[i ^ s];
   return swapped;
 }
+SWIVEL_INLINE F32x16 PickLanes(F32x16 a, I32x16 index) {
+  F32x16 picked;
+  for (int i = 0; i < 16; ++i) picked.v[i] = a.v[index.v[i]];
+  return picked;
+}
+SWIVEL_INLINE F32x16 LoadQuads(const float* first, const float* second) {
+  F32x16 a;
+  for (int i = 0; i < 8; ++i) a.v[i] = first[i & 3];
+  for (int i = 8; i < 16; ++i) a.v[i] = second[i & 3];
+  return a;
+}
+SWIVEL_INLINE void StoreInterleaved4(float* p, F32x16 a, F32x16 b, F32x16 c, F32x16 d) {
+  for (int i = 0; i < 16; ++i) {
+    p[4 * i] = a.v[i];
+    p[4 * i + 1] = b.v[i];
+    p[4 * i + 2] = c.v[i];
+    p[4 * i + 3] = d.v[i];
+  }
+}
 template <int s>
 SWIVEL_INLINE F32x16 FlipSignLanes(F32x16 a) {
   for (int i = 0; i < 16; ++i) a.v[i] = (i & s) != 0 ? -a.v[i] : a.v[i];
@@ -107,6 +126,12 @@ SWIVEL_INLINE I32x16 LoadRaw(const void* p) {
 SWIVEL_INLINE void StoreRaw(void* p, I32x16 a) { std::memcpy(p, &a, sizeof(a)); }
 SWIVEL_INLINE I32x16 And(I32x16 a, I32x16 b) { return {a.v & b.v}; }
 SWIVEL_INLINE I32x16 Or(I32x16 a, I32x16 b) { return {a.v | b.v}; }
+SWIVEL_INLINE I32x16 Xor(I32x16 a, I32x16 b) { return {a.v ^ b.v}; }
+SWIVEL_INLINE I32x16 LanesUp(I32x16 a) {
+  I32x16 up = {IntVector{}};
+  for (int i = 1; i < 16; ++i) up.v[i] = a.v[i - 1];
+  return up;
+}
 SWIVEL_INLINE I32x16 AddI32(I32x16 a, I32x16 b) { return {a.v + b.v}; }
 SWIVEL_INLINE I32x16 SubI32(I32x16 a, I32x16 b) { return {a.v - b.v}; }
 SWIVEL_INLINE I32x16 ShiftLeft32(I32x16 a, int n) { return {a.v << n}; }
@@ -141,13 +166,28 @@ SWIVEL_INLINE I32x16 FieldDown(I32x16 a) {
   if constexpr (shift < 0) return {reinterpret_cast<IntVector>(words << -shift)};
   if constexpr (shift >= 0) return {reinterpret_cast<IntVector>(words >> shift)};
 }
-SWIVEL_INLINE I32x16 JoinBytes(I32x16 low, I32x16 high) { return {(low.v & 0x03030303) | (high.v & ~0x03030303)}; }
+template <int bits = 2>
+SWIVEL_INLINE I32x16 JoinBytes(I32x16 low, I32x16 high) {
+  constexpr int32_t kMask = ((1 << bits) - 1) * 0x01010101;
+  return {(low.v & kMask) | (high.v & ~kMask)};
+}
 // Loops over bytes stay functions: inlined and unrolled into every kernel they would be most of the library.
 __attribute__((noinline)) void LookupBytesLoop(const uint8_t* table, int mask, uint8_t* bytes) {
   for (int i = 0; i < 64; ++i) bytes[i] = table[bytes[i] & mask];
 }
 template <int bits>
 SWIVEL_INLINE I32x16 LookupBytes(ByteTable t, I32x16 index) {
+  LookupBytesLoop(t.v, (1 << bits) - 1, reinterpret_cast<uint8_t*>(&index));
+  return index;
+}
+template <int bits>
+struct CodeTable { const uint8_t* v; };
+template <int bits>
+SWIVEL_INLINE CodeTable<bits> MakeCodeTable(const uint8_t* entries) {
+  return {entries};
+}
+template <int bits>
+SWIVEL_INLINE I32x16 LookupCodes(CodeTable<bits> t, I32x16 index) {
   LookupBytesLoop(t.v, (1 << bits) - 1, reinterpret_cast<uint8_t*>(&index));
   return index;
 }

@@ -1,0 +1,16 @@
+// Which encoder serves a codec.
+
+void EncodeRow(const Codec& codec, const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
+  if (codec.layout == Layout::kTrellis) {
+    return WithTrellisBits(codec.code_bits, [&]<int kBits>() { EncodeTrellisRow<kBits>(row, width, side, mode, group, token); });
+  }
+  if (codec.layout != Layout::kPlanes || !codec.nearest_levels) return codec.encode(row, width, side, mode, group, token);
+  switch (codec.code_bits) {
+    case 2:
+      return EncodeTableRow<2>(codec, row, width, side, mode, group, token);
+    case 3:
+      return EncodeTableRow<3>(codec, row, width, side, mode, group, token);
+    default:
+      return EncodeTableRow<4>(codec, row, width, side, mode, group, token);
+  }
+}
