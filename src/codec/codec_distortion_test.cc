@@ -186,7 +186,7 @@ TEST(Distortion, MatchedKeepsNormsAndUnbiasedKeepsProjections) {
       SCOPED_TRACE(std::string(codec->name) + " width " + std::to_string(width) + ", seed 44");
       Random random(44);
       double bias = 0.0;
-      constexpr int kRows = 200;
+      constexpr int kRows = 100;
       for (int i = 0; i < kRows; ++i) {
         const std::vector<float> row = test_rows::GaussianRow(random, width);
         const std::vector<float> matched = RoundTrip(*codec, row, Side::kValue, ScaleMode::kMatched);
@@ -208,7 +208,7 @@ TEST(Distortion, UnbiasedModeHasNoBiasInInnerProducts) {
     SCOPED_TRACE(std::string(codec->name) + ", seed 45");
     Random random(45);
     double product = 0.0, exact = 0.0, squares = 0.0;
-    constexpr int kRows = 4000;
+    constexpr int kRows = 2500;
     for (int i = 0; i < kRows; ++i) {
       const std::vector<float> row = test_rows::UnitRow(random, 128);
       std::vector<float> query = test_rows::UnitRow(random, 128);
@@ -225,10 +225,10 @@ TEST(Distortion, UnbiasedModeHasNoBiasInInnerProducts) {
 
 TEST(Distortion, DoesNotDependOnTheNorm) {
   for (const Codec* codec : RotatedCodecs()) {
-    const double at_one = MeanDistortion(*codec, 96, ScaleMode::kMatched, 1.0, 400, 46);
+    const double at_one = MeanDistortion(*codec, 96, ScaleMode::kMatched, 1.0, 200, 46);
     for (double norm : {1e-30, 1e-8, 1e-5, 1e-3, 0.1, 30.0, 1e4, 1e6, 1e30}) {
       SCOPED_TRACE(std::string(codec->name) + " norm " + std::to_string(norm) + ", seed 46");
-      EXPECT_NEAR(MeanDistortion(*codec, 96, ScaleMode::kMatched, norm, 400, 46) / at_one, 1.0, 0.01);
+      EXPECT_NEAR(MeanDistortion(*codec, 96, ScaleMode::kMatched, norm, 200, 46) / at_one, 1.0, 0.01);
     }
   }
 }
@@ -239,7 +239,7 @@ TEST(Distortion, TailCoordinatesAreAsGoodAsTheHead) {
     // The columns of a Gaussian S differ in length; everything else is even.
     const std::string name = codec->name;
     const bool gaussian = test_rows::MultipliesByMatrix(*codec) && !name.ends_with("_orth");
-    for (int width : {80, 96, 112, 192, 320, 576}) {
+    for (int width : {80, 112, 192, 576}) {
       if (!CheckWidth(*codec, width).ok() || (test_rows::MultipliesByMatrix(*codec) && width > 112)) continue;
       // Errors behind rotations of few neighbours have heavier tails: their ratio varies by about 4 %, that of others by 2 %.
       const double allowed = gaussian ? 0.3 : test_rows::MixesWholeRow(*codec) ? 0.1 : 0.2;

@@ -38,7 +38,10 @@ inline bool MultipliesByMatrix(const Codec& codec) {
 // CopyRow take all widths.
 inline std::vector<int> FewWidthsOf(const Codec& codec) {
   if (MultipliesByMatrix(codec)) return {32, 80, 128};
-  return WidthsOf(codec);
+  std::vector<int> widths = WidthsOf(codec);
+  // 5 times and 1 time a power of two have been there already, in 80 and 256.
+  std::erase_if(widths, [](int width) { return width == 160 || width == 320 || width == 512; });
+  return widths;
 }
 
 inline std::vector<ScaleMode> ModesOf(const Codec& codec) {
