@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/test_moments.h"
+
 namespace swivel {
 namespace {
 
@@ -14,17 +16,7 @@ TEST(Random, SplitMixGivesItsPublishedValues) {
 
 TEST(Random, NormalHasTheMomentsOfAGaussian) {
   Random random(3);
-  double sum = 0.0, squares = 0.0, fourth = 0.0;
-  constexpr int kDraws = 1000000;
-  for (int i = 0; i < kDraws; ++i) {
-    const double x = random.Normal();
-    sum += x;
-    squares += x * x;
-    fourth += x * x * x * x;
-  }
-  EXPECT_NEAR(sum / kDraws, 0.0, 0.004);
-  EXPECT_NEAR(squares / kDraws, 1.0, 0.006);
-  EXPECT_NEAR(fourth / kDraws, 3.0, 0.04);
+  ExpectGaussianMoments([&random](int) { return random.Normal(); });
 }
 
 TEST(Random, BelowCoversItsRangeOnly) {

@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -13,6 +12,7 @@
 #include "base/cpu.h"
 #include "cache/spec.h"
 #include "cli/commands.h"
+#include "cli/lists.h"
 #include "eval/bench_model.h"
 #include "eval/bench_ops.h"
 #include "eval/bench_report.h"
@@ -33,31 +33,6 @@ struct Arguments {
   bool verbose = false;
 };
 
-std::vector<std::string> Split(const std::string& text, char separator) {
-  std::vector<std::string> pieces;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(separator, begin), text.size());
-    pieces.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return pieces;
-}
-
-StatusOr<std::vector<int>> Integers(const std::string& option, const std::string& text, char separator, int least, int most) {
-  std::vector<int> values;
-  for (const std::string& piece : Split(text, separator)) {
-    int value = 0;
-    const char* end = piece.data() + piece.size();
-    const auto [stop, error] = std::from_chars(piece.data(), end, value);
-    if (error != std::errc() || stop != end || value < least || value > most) {
-      return Status::Invalid(fmt::format("{} {}: '{}' is not a whole number from {} to {}; several are separated by '{}'", option, text,
-                                         piece, least, most, separator));
-    }
-    values.push_back(value);
-  }
-  return values;
-}
-
 // --kv, then what --stock adds to it.
 StatusOr<std::vector<CacheChoice>> Caches(const Arguments& arguments) {
   std::string list = arguments.kv;
@@ -77,7 +52,7 @@ StatusOr<std::vector<CacheChoice>> Caches(const Arguments& arguments) {
 }
 
 Status OpSizes(const Arguments& arguments, std::vector<OpSize>* sizes) {
-  const std::vector<std::string> ops = Split(arguments.op, ',');
+  const std::vector<std::string> ops = SplitList(arguments.op);
   StatusOr<std::vector<int>> depths = Integers("--depth", arguments.depth.empty() ? "4096,32768" : arguments.depth, ',', 1, kMaxTokens);
   if (!depths.ok()) return depths.status();
   for (const std::string& op : ops) {

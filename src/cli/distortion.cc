@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -16,6 +15,7 @@
 #include "base/cpu.h"
 #include "cli/commands.h"
 #include "cli/distortion_text.h"
+#include "cli/lists.h"
 #include "eval/distortion_html.h"
 #include "eval/output_file.h"
 #include "eval/progress.h"
@@ -35,23 +35,13 @@ struct Arguments {
   bool no_time = false;
 };
 
-std::vector<std::string> Split(const std::string& text) {
-  std::vector<std::string> pieces;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    pieces.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return pieces;
-}
-
 StatusOr<std::vector<const Codec*>> Codecs(const std::string& list) {
   std::vector<const Codec*> codecs;
   if (list == "all") {
     codecs.assign(AllCodecs().begin(), AllCodecs().end());
     return codecs;
   }
-  for (const std::string& name : Split(list)) {
+  for (const std::string& name : SplitList(list)) {
     StatusOr<const Codec*> codec = FindCodec(name);
     if (!codec.ok()) return Status::Invalid(fmt::format("--codecs {}: {}, or all", list, codec.status().message()));
     if (std::find(codecs.begin(), codecs.end(), *codec) == codecs.end()) codecs.push_back(*codec);
@@ -60,14 +50,10 @@ StatusOr<std::vector<const Codec*>> Codecs(const std::string& list) {
 }
 
 StatusOr<std::vector<int>> Widths(const std::string& list) {
+  StatusOr<std::vector<int>> given = Integers("--head-dim", list, ',', 1, kMaxHeadWidth);
+  if (!given.ok()) return given.status();
   std::vector<int> widths;
-  for (const std::string& piece : Split(list)) {
-    int width = 0;
-    const char* end = piece.data() + piece.size();
-    const auto [stop, error] = std::from_chars(piece.data(), end, width);
-    if (error != std::errc() || stop != end || width < 1 || width > kMaxHeadWidth) {
-      return Status::Invalid(fmt::format("--head-dim {}: '{}' is not a whole number from 1 to {}", list, piece, kMaxHeadWidth));
-    }
+  for (const int width : *given) {
     if (std::find(widths.begin(), widths.end(), width) == widths.end()) widths.push_back(width);
   }
   return widths;
@@ -110,7 +96,7 @@ StatusOr<std::vector<Work>> Plan(const Arguments& arguments) {
   for (const std::string& given : arguments.sources) {
     std::error_code error;
     const bool whole = std::filesystem::is_regular_file(given, error);  // a name may hold a comma
-    for (const std::string& name : whole ? std::vector<std::string>{given} : Split(given)) {
+    for (const std::string& name : whole ? std::vector<std::string>{given} : SplitList(given)) {
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     }
   }

@@ -1,4 +1,5 @@
 #include "cli/exec_plan.h"
+#include "cli/lists.h"
 
 #include <algorithm>
 #include <cctype>
@@ -160,7 +161,7 @@ class Planner {
   // Every type of an option, checked. An option that is not given means f16, as in llama.cpp.
   Status TypeList(const std::string& option, const std::vector<std::string>& given, std::vector<std::string>* types) {
     for (const std::string& text : given) {
-      const std::vector<std::string> names = SplitCommas(text);
+      const std::vector<std::string> names = SplitList(text);
       if (names.size() > 1 && plan_.kind != ProgramKind::kBench) {
         return Status::Invalid(option + " " + text + ": one type, please; lists are for llama-bench");
       }
@@ -199,7 +200,7 @@ class Planner {
       }
       added_.insert(added_.end(), {"--device", "SWIVEL"});
     } else {
-      const std::vector<std::string> devices = SplitCommas(*device);
+      const std::vector<std::string> devices = SplitList(*device);
       if (std::find(devices.begin(), devices.end(), "SWIVEL") == devices.end()) {
         return Status::Invalid("--device " + *device + " leaves the cache to llama.cpp; name SWIVEL, or leave the option out");
       }
@@ -226,7 +227,7 @@ class Planner {
   Status BenchOptions() {
     const auto any = [this](const std::vector<std::string>& names, auto test) {
       for (const std::string& list : ValuesOf(names, begin_, args_)) {
-        for (const std::string& value : SplitCommas(list)) {
+        for (const std::string& value : SplitList(list)) {
           if (test(value)) return true;
         }
       }

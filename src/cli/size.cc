@@ -10,6 +10,7 @@
 
 #include "cli/commands.h"
 #include "cli/exec_programs.h"
+#include "cli/lists.h"
 #include "cli/size_cache.h"
 #include "cli/size_table.h"
 #include "gguf/header.h"
@@ -216,7 +217,7 @@ int Size(Options options) {
   report.shape = shape.value();
   report.notes = shape.value().notes;
   for (const std::string& list : options.contexts) {
-    for (const std::string& text : SplitCommas(list)) {
+    for (const std::string& text : SplitList(list)) {
       const StatusOr<int64_t> context = ParseContext(text);
       if (!context.ok()) return Fail(context.status().message());
       report.contexts.push_back(context.value());

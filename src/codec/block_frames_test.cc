@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kWidth = 128;
 
-const Codec& Find(const std::string& name) { return **FindCodec(name); }
+using test_rows::Find;
 
 double Error(const Codec& codec, const std::vector<float>& row) {
   return test_rows::SquaredDistance(row, test_rows::RoundTrip(codec, row, Side::kKey, ScaleMode::kMatched)) / test_rows::Dot(row, row);

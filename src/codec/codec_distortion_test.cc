@@ -19,11 +19,10 @@ namespace swivel {
 namespace {
 
 using test_rows::Dot;
+using test_rows::Find;
 using test_rows::Norm;
 using test_rows::RoundTrip;
 using test_rows::SquaredDistance;
-
-const Codec& Find(const std::string& name) { return **FindCodec(name); }
 
 // Lloyd-Max codes.
 std::vector<const Codec*> TableCodecs() {

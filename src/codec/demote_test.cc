@@ -18,6 +18,7 @@ namespace swivel {
 namespace {
 
 using test_rows::Dot;
+using test_rows::Find;
 using test_rows::GuardedGroup;
 using test_rows::Norm;
 using test_rows::SquaredDistance;
@@ -28,8 +29,6 @@ struct Cut {
   double allowed;  // more distortion than the target codec itself
 };
 constexpr Cut kCuts[] = {{"turbo4", "turbo3", 0.015}, {"turbo4", "turbo2", 0.03}, {"turbo3", "turbo2", 0.015}};
-
-const Codec& Find(const std::string& name) { return **FindCodec(name); }
 
 int CodeOf(const Codec& codec, const uint8_t* group, int width, Side side, int token, int i) {
   if (codec.code_bits == 2) return GetCode<2>(group, width, side, token, i);

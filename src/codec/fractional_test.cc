@@ -18,14 +18,13 @@ namespace swivel {
 namespace {
 
 using test_rows::Dot;
+using test_rows::Find;
 using test_rows::Norm;
 using test_rows::RoundTrip;
 using test_rows::SquaredDistance;
 
 constexpr const char* kNames[] = {"turbo2.5", "turbo3.5", "turbo_n5", "turbo_n11"};
 constexpr const char* kSplits[] = {"turbo2.5", "turbo3.5"};
-
-const Codec& Find(const std::string& name) { return **FindCodec(name); }
 
 double Error(const std::string& codec, const std::vector<float>& row, ScaleMode mode = ScaleMode::kMatched) {
   return SquaredDistance(row, RoundTrip(Find(codec), row, Side::kKey, mode)) / Dot(row, row);

@@ -44,6 +44,11 @@ inline float GetPlaneScale(const uint8_t* group, int bits, int width, int token)
   return F32FromScale(static_cast<uint16_t>(at[0] | at[1] << 8));
 }
 
+inline void CopyPlaneScale(const uint8_t* from_group, int from_token, int bits, int width, uint8_t* to_group, int to_token) {
+  const size_t scales = ScalesOffset(bits, width);
+  std::memmove(to_group + scales + 2 * to_token, from_group + scales + 2 * from_token, 2);
+}
+
 // Zeros (scale 0) or a damaged row (scale NaN); both have the code 2^(kBits - 1) everywhere.
 template <int kBits>
 void SetFlatRow(uint8_t* group, int width, Side side, int token, uint16_t scale) {
@@ -61,8 +66,7 @@ template <int kBits>
 void CopyPlaneRow(const uint8_t* from_group, int from_token, int width, Side side, uint8_t* to_group, int to_token) {
   for (int i = 0; i < width; ++i)
     SetCode<kBits>(to_group, width, side, to_token, i, GetCode<kBits>(from_group, width, side, from_token, i));
-  const size_t scales = ScalesOffset(kBits, width);
-  std::memmove(to_group + scales + 2 * to_token, from_group + scales + 2 * from_token, 2);
+  CopyPlaneScale(from_group, from_token, kBits, width, to_group, to_token);
 }
 
 template <int kBits>

@@ -90,20 +90,7 @@ void DecodeInFrame(const uint8_t* group, int width, Side, int token, float* row)
 
 }  // namespace
 
-extern const Codec kPolarCodec = {CodecId::kPolar,
-                                  "polar",
-                                  "PolarQuant: 15 angles and a radius for 16 rotated values",
-                                  Frame::kSignedHadamard,
-                                  Frame::kSignedHadamard,
-                                  Layout::kRows,
-                                  4,
-                                  16,
-                                  false,
-                                  nullptr,
-                                  nullptr,
-                                  &RowsGroupBytes<RowBytes>,
-                                  &Encode,
-                                  &DecodeInFrame,
-                                  &CopyRowBytes<RowBytes>};
+extern const Codec kPolarCodec = MakeRows<RowBytes>(CodecId::kPolar, "polar", "PolarQuant: 15 angles and a radius for 16 rotated values",
+                                                    Frame::kSignedHadamard, 4, 16, /*has_scale_mode=*/false, &Encode, &DecodeInFrame);
 
 }  // namespace swivel

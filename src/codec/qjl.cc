@@ -30,8 +30,7 @@ void Encode(const float* row, int width, Side, ScaleMode, uint8_t* group, int to
     std::memset(at + 2, 0xff, static_cast<size_t>(width) / 8);
     return;
   }
-  const float norm2 = Sum16(width, [&](int i) { return y[i] * y[i]; });
-  PutScale(at, ScaleFromF32(std::ldexp(std::sqrt(norm2 / static_cast<float>(width)), loaded.exponent)));
+  PutScale(at, RmsScale(Dot16(y, y, width), width, loaded.exponent));
   PutSigns(kProjection, y, width, at + 2);
 }
 
@@ -45,31 +44,14 @@ void DecodeInFrame(const uint8_t* group, int width, Side, int token, float* row)
 
 template <Projection kProjection>
 constexpr Codec MakeQjl(CodecId id, const char* name, const char* summary) {
-  return {id,
-          name,
-          summary,
-          Frame::kNone,
-          Frame::kNone,
-          Layout::kRows,
-          1,
-          16,
-          false,
-          nullptr,
-          nullptr,
-          &RowsGroupBytes<RowBytes>,
-          &Encode<kProjection>,
-          &DecodeInFrame<kProjection>,
-          &CopyRowBytes<RowBytes>};
+  return MakeRows<RowBytes>(id, name, summary, Frame::kNone, 1, 16, /*has_scale_mode=*/false, &Encode<kProjection>, &DecodeInFrame<kProjection>);
 }
 
 }  // namespace
 
 void PutSigns(Projection projection, const float* x, int width, uint8_t* signs) {
   const ProjectionMatrix s = GetProjection(projection, width);
-  for (int i = 0; i < width; ++i) {
-    const float* row = s.row(i);
-    PutBits(signs, i, 1, Sum16(width, [&](int n) { return row[n] * x[n]; }) >= 0.0f);
-  }
+  for (int i = 0; i < width; ++i) PutBits(signs, i, 1, Dot16(s.row(i), x, width) >= 0.0f);
 }
 
 void SumSigns(Projection projection, const uint8_t* signs, int width, float* sum) {

@@ -55,11 +55,9 @@ uint16_t Search(const float* y, int width, ScaleMode mode, int exponent, uint8_t
   constexpr int kHalf = 1 << (kBits - 1);
   BestRabitqSteps(y, width, kHalf - 1, codes);
   for (int i = 0; i < width; ++i) codes[i] = static_cast<uint8_t>(y[i] >= 0.0f ? kHalf + codes[i] : kHalf - 1 - codes[i]);
-  const auto level = [&](int i) { return Grid<kBits>()[codes[i]]; };
-  const float norm2 = Sum16(width, [&](int i) { return y[i] * y[i]; });
-  const float code_norm2 = Sum16(width, [&](int i) { return level(i) * level(i); });
-  const float product = Sum16(width, [&](int i) { return level(i) * y[i]; });
-  return RowScale(mode, norm2, code_norm2, product, exponent);
+  float c[kMaxHeadWidth];
+  for (int i = 0; i < width; ++i) c[i] = Grid<kBits>()[codes[i]];
+  return RowScale(mode, {Dot16(y, y, width), Dot16(c, c, width), Dot16(c, y, width)}, exponent);
 }
 
 template <int kBits>
@@ -93,6 +91,14 @@ void DecodeInFrame1(const uint8_t* group, int width, Side, int token, float* row
   const uint8_t* at = group + token * RowBytes1(width);
   const float scale = GetScale(at);
   for (int i = 0; i < width; ++i) row[i] = kGrid1[GetBits(at + 2, i, 1)] * scale;
+}
+
+constexpr Codec MakeRabitq1() {
+  Codec codec = MakeRows<RowBytes1>(CodecId::kRabitq1, "rabitq1", "RaBitQ: signs of the rotated row, one scale a row", Frame::kSignedHadamard, 1,
+                                    16, /*has_scale_mode=*/true, &Encode1, &DecodeInFrame1);
+  codec.nearest_levels = false;
+  codec.default_scale = ScaleMode::kUnbiased;
+  return codec;
 }
 
 template <int kBits>
@@ -193,23 +199,7 @@ double RabitqErrorBound(const float* row, const float* decoded, int width, doubl
 
 double RabitqFailureProbability(double epsilon) { return 2.0 * std::exp(-0.5 * epsilon * epsilon); }
 
-extern const Codec kRabitq1Codec = {CodecId::kRabitq1,
-                                    "rabitq1",
-                                    "RaBitQ: signs of the rotated row, one scale a row",
-                                    Frame::kSignedHadamard,
-                                    Frame::kSignedHadamard,
-                                    Layout::kRows,
-                                    1,
-                                    16,
-                                    true,
-                                    nullptr,
-                                    nullptr,
-                                    &RowsGroupBytes<RowBytes1>,
-                                    &Encode1,
-                                    &DecodeInFrame1,
-                                    &CopyRowBytes<RowBytes1>,
-                                    /*nearest_levels=*/false,
-                                    ScaleMode::kUnbiased};
+extern const Codec kRabitq1Codec = MakeRabitq1();
 extern const Codec kRabitq2Codec = MakeRabitq<2>(CodecId::kRabitq2, "rabitq2", "extended RaBitQ: best point of a uniform grid of 4 levels");
 extern const Codec kRabitq3Codec = MakeRabitq<3>(CodecId::kRabitq3, "rabitq3", "extended RaBitQ: best point of a uniform grid of 8 levels");
 extern const Codec kRabitq4Codec =

@@ -44,7 +44,7 @@ void Encode(const float* row, int width, Side, ScaleMode mode, uint8_t* group, i
     PutScale(at, loaded.flat_scale);
   } else {
     const CodeSums sums = NearestLevels({LevelsOf<kLevels>(), kLevels}, y, width, codes);
-    PutScale(at, RowScale(mode, sums.norm2, sums.code_norm2, sums.product, loaded.exponent));
+    PutScale(at, RowScale(mode, sums, loaded.exponent));
   }
   for (int i = 0, bit = 0; i < width; i += kDigits<kLevels>, bit += kFieldBits) {
     int field = 0;
@@ -67,21 +67,8 @@ void Decode(const uint8_t* group, int width, Side, int token, float* row) {
 
 template <int kLevels>
 constexpr Codec MakeRadix(CodecId id, const char* name, const char* summary, int bits) {
-  return {id,
-          name,
-          summary,
-          Frame::kSignedHadamard,
-          Frame::kSignedHadamard,
-          Layout::kRows,
-          bits,
-          16,
-          true,
-          nullptr,
-          nullptr,
-          &RowsGroupBytes<&RowBytes<kLevels>>,
-          &Encode<kLevels>,
-          &Decode<kLevels>,
-          &CopyRowBytes<&RowBytes<kLevels>>};
+  return MakeRows<RowBytes<kLevels>>(id, name, summary, Frame::kSignedHadamard, bits, 16, /*has_scale_mode=*/true, &Encode<kLevels>,
+                                     &Decode<kLevels>);
 }
 
 }  // namespace

@@ -50,6 +50,27 @@ void CopyRowBytes(const uint8_t* from_group, int from_token, int width, Side, ui
   std::memmove(to_group + to_token * bytes, from_group + from_token * bytes, bytes);
 }
 
+// A codec of rows: what is the same for all of them filled in.
+template <size_t (*kRowBytes)(int width)>
+constexpr Codec MakeRows(CodecId id, const char* name, const char* summary, Frame frame, int bits, int width_multiple, bool has_scale_mode,
+                         decltype(Codec::encode) encode, decltype(Codec::decode_in_frame) decode_in_frame) {
+  return {id,
+          name,
+          summary,
+          frame,
+          frame,
+          Layout::kRows,
+          bits,
+          width_multiple,
+          has_scale_mode,
+          nullptr,
+          nullptr,
+          &RowsGroupBytes<kRowBytes>,
+          encode,
+          decode_in_frame,
+          &CopyRowBytes<kRowBytes>};
+}
+
 }  // namespace swivel
 
 #endif  // SWIVEL_CODEC_ROWS_H_

@@ -31,13 +31,6 @@ constexpr int kBlocks = 8;
 constexpr int kSets = kBlocks * (kBlocks - 1) / 2;
 constexpr int kSideBytes = 4;
 
-template <int kBits>
-constexpr std::span<const float> Levels() {
-  if constexpr (kBits == 2) return kLloydMax2;
-  if constexpr (kBits == 3) return kLloydMax3;
-  return kLloydMax4;
-}
-
 // The outlier blocks, a < b.
 struct Set {
   int a, b;
@@ -108,7 +101,7 @@ template <int kBits>
 void Encode(const float* row, int width, Side, ScaleMode mode, uint8_t* group, int token) {
   uint8_t* at = group + token * RowBytes<kBits>(width);
   const int count[2] = {width / 4, width - width / 4};
-  const std::span<const float> levels[2] = {Levels<kBits + 1>(), Levels<kBits>()};
+  const std::span<const float> levels[2] = {LloydMax(kBits + 1), LloydMax(kBits)};
   float y[kMaxHeadWidth];
   uint8_t codes[2][kMaxHeadWidth];
   for (int part : {0, 1}) std::memset(codes[part], static_cast<int>(levels[part].size() / 2), count[part]);
@@ -121,7 +114,7 @@ void Encode(const float* row, int width, Side, ScaleMode mode, uint8_t* group, i
     ForEachChannel(set, width, [&](int i, int part, int place) { parts[part][place] = y[i]; });
     Rotate(Frame::kSignedHadamard, parts[0], count[0]);
     const CodeSums outliers = NearestLevels(levels[0], parts[0], count[0], codes[0]);
-    scale = RowScale(mode, outliers.norm2, outliers.code_norm2, outliers.product, loaded.exponent);
+    scale = RowScale(mode, outliers, loaded.exponent);
     Rotate(Frame::kSignedHadamard, parts[1], count[1]);
     int ratio = 0;
     if (std::any_of(parts[1], parts[1] + count[1], [](float x) { return x * x > 0.0f; })) {
@@ -152,8 +145,8 @@ void Decode(const uint8_t* group, int width, Side, int token, float* row) {
   const float rest_scale = scale * RatioOfCode(side & 0x7ff);
   const uint8_t* outliers = at + kSideBytes;
   const uint8_t* rest = outliers + count[0] / 8 * (kBits + 1);
-  for (int i = 0; i < count[0]; ++i) parts[0][i] = Levels<kBits + 1>()[GetBits(outliers, (kBits + 1) * i, kBits + 1)] * scale;
-  for (int i = 0; i < count[1]; ++i) parts[1][i] = Levels<kBits>()[GetBits(rest, kBits * i, kBits)] * rest_scale;
+  for (int i = 0; i < count[0]; ++i) parts[0][i] = LloydMax(kBits + 1)[GetBits(outliers, (kBits + 1) * i, kBits + 1)] * scale;
+  for (int i = 0; i < count[1]; ++i) parts[1][i] = LloydMax(kBits)[GetBits(rest, kBits * i, kBits)] * rest_scale;
   for (int part : {0, 1}) InverseRotate(Frame::kSignedHadamard, parts[part], count[part]);
   ForEachChannel(SetOfIndex(side >> 11), width, [&](int i, int part, int place) { row[i] = parts[part][place]; });
 }
@@ -161,21 +154,7 @@ void Decode(const uint8_t* group, int width, Side, int token, float* row) {
 // The two parts have rotations of their own that change from row to row, so a decoded row is in the model's basis.
 template <int kBits>
 constexpr Codec MakeSplit(CodecId id, const char* name, const char* summary) {
-  return {id,
-          name,
-          summary,
-          Frame::kNone,
-          Frame::kNone,
-          Layout::kRows,
-          kBits,
-          32,
-          true,
-          nullptr,
-          nullptr,
-          &RowsGroupBytes<&RowBytes<kBits>>,
-          &Encode<kBits>,
-          &Decode<kBits>,
-          &CopyRowBytes<&RowBytes<kBits>>};
+  return MakeRows<RowBytes<kBits>>(id, name, summary, Frame::kNone, kBits, 32, /*has_scale_mode=*/true, &Encode<kBits>, &Decode<kBits>);
 }
 
 }  // namespace

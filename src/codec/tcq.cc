@@ -58,7 +58,7 @@ void Encode(const float* row, int width, Side side, ScaleMode mode, uint8_t* gro
     for (int i = 0; i < width; ++i) SetTrellisCode<kBits>(group, width, side, token, i, {0, 1 << (kBits - 1) >> 1});
     return SetPlaneScale(group, kBits, width, token, loaded.flat_scale);
   }
-  const float norm2 = Sum16(width, [&](int i) { return y[i] * y[i]; });
+  const float norm2 = Dot16(y, y, width);
   const float to_unit = std::sqrt(static_cast<float>(width) / norm2);
   float t[kMaxHeadWidth];
   for (int i = 0; i < width; ++i) t[TrellisPlace(side, width, i)] = y[i] * to_unit;
@@ -71,9 +71,7 @@ void Encode(const float* row, int width, Side side, ScaleMode mode, uint8_t* gro
     SetTrellisCode<kBits>(group, width, side, token, i, {u[n], m[n]});
     c[i] = book.level[LevelIndex(u, m, n)];
   }
-  const float code_norm2 = Sum16(width, [&](int i) { return c[i] * c[i]; });
-  const float product = Sum16(width, [&](int i) { return c[i] * y[i]; });
-  SetPlaneScale(group, kBits, width, token, RowScale(mode, norm2, code_norm2, product, loaded.exponent));
+  SetPlaneScale(group, kBits, width, token, RowScale(mode, {norm2, Dot16(c, c, width), Dot16(c, y, width)}, loaded.exponent));
 }
 
 template <int kBits>
@@ -95,8 +93,7 @@ void CopyRow(const uint8_t* from_group, int from_token, int width, Side side, ui
   for (int i = 0; i < width; ++i) {
     SetTrellisCode<kBits>(to_group, width, side, to_token, i, GetTrellisCode<kBits>(from_group, width, side, from_token, i));
   }
-  const size_t scales = ScalesOffset(kBits, width);
-  std::memmove(to_group + scales + 2 * to_token, from_group + scales + 2 * from_token, 2);
+  CopyPlaneScale(from_group, from_token, kBits, width, to_group, to_token);
 }
 
 template <int kBits>

@@ -16,6 +16,8 @@
 
 namespace swivel::test_rows {
 
+inline const Codec& Find(std::string_view name) { return **FindCodec(name); }
+
 // Head widths of real models and their multiples: powers of two, 3, 5, 7 and 9 times a power of two.
 inline constexpr int kWidths[] = {32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 320, 512, 576};
 

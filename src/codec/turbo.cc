@@ -21,13 +21,6 @@ namespace swivel {
 namespace {
 
 template <int kBits>
-constexpr const float* Levels() {
-  if constexpr (kBits == 2) return kLloydMax2.data();
-  if constexpr (kBits == 3) return kLloydMax3.data();
-  return kLloydMax4.data();
-}
-
-template <int kBits>
 constexpr const IntegerBooks* IntegerLevels() {
   if constexpr (kBits == 2) return &kLloydMax2Books;
   if constexpr (kBits == 3) return &kLloydMax3Books;
@@ -40,9 +33,9 @@ void EncodeInFrame(Frame frame, const float* row, int width, Side side, ScaleMod
   const LoadedRow loaded = LoadRow(frame, row, width, y);
   if (loaded.is_flat) return SetFlatRow<kBits>(group, width, side, token, loaded.flat_scale);
   uint8_t codes[kMaxHeadWidth];
-  const CodeSums sums = NearestLevels({Levels<kBits>(), size_t{1} << kBits}, y, width, codes);
+  const CodeSums sums = NearestLevels(LloydMax(kBits), y, width, codes);
   for (int i = 0; i < width; ++i) SetCode<kBits>(group, width, side, token, i, codes[i]);
-  SetPlaneScale(group, kBits, width, token, RowScale(mode, sums.norm2, sums.code_norm2, sums.product, loaded.exponent));
+  SetPlaneScale(group, kBits, width, token, RowScale(mode, sums, loaded.exponent));
 }
 
 template <int kBits, Frame kFrame>
@@ -52,7 +45,7 @@ void Encode(const float* row, int width, Side side, ScaleMode mode, uint8_t* gro
 
 template <int kBits>
 void DecodeInFrame(const uint8_t* group, int width, Side side, int token, float* row) {
-  DecodePlaneRow<kBits>(Levels<kBits>(), group, width, side, token, row);
+  DecodePlaneRow<kBits>(LloydMax(kBits).data(), group, width, side, token, row);
 }
 
 template <int kBits, Frame kFrame>
@@ -66,7 +59,7 @@ constexpr Codec MakeTable(CodecId id, const char* name, const char* summary) {
           kBits,
           16,
           true,
-          Levels<kBits>(),
+          LloydMax(kBits).data(),
           IntegerLevels<kBits>(),
           &PlaneGroupBytes<kBits>,
           &Encode<kBits, kFrame>,
@@ -129,9 +122,12 @@ float RowScale(ScaleMode mode, const CodeSums& sums) {
   return 0.0f;
 }
 
-uint16_t RowScale(ScaleMode mode, float norm2, float code_norm2, float product, int exponent) {
-  const float scale = RowScale(mode, CodeSums{norm2, code_norm2, product});
-  return ScaleFromF32(std::min(std::ldexp(scale, exponent), std::numeric_limits<float>::max()));
+uint16_t RowScale(ScaleMode mode, const CodeSums& sums, int exponent) {
+  return ScaleFromF32(std::min(std::ldexp(RowScale(mode, sums), exponent), std::numeric_limits<float>::max()));
+}
+
+uint16_t RmsScale(float norm2, int width, int exponent) {
+  return ScaleFromF32(std::ldexp(std::sqrt(norm2 / static_cast<float>(width)), exponent));
 }
 
 extern const Codec kTurbo2Codec =

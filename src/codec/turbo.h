@@ -31,7 +31,9 @@ CodeSums NearestLevels(std::span<const float> levels, const float* y, int width,
 // The scale of a row by its mode.
 float RowScale(ScaleMode mode, const CodeSums& sums);
 // The same as it is stored (e8m8), y already divided by 2^exponent.
-uint16_t RowScale(ScaleMode mode, float norm2, float code_norm2, float product, int exponent);
+uint16_t RowScale(ScaleMode mode, const CodeSums& sums, int exponent);
+// The root mean square of y 2^exponent as it is stored, from norm2 = ||y||^2.
+uint16_t RmsScale(float norm2, int width, int exponent);
 
 }  // namespace swivel
 

@@ -24,28 +24,15 @@ constexpr size_t RowBytes(int width) {
   return 4 + static_cast<size_t>(width) / 8 * kBits;
 }
 
-template <int kCodeBits>
-constexpr const float* Levels() {
-  if constexpr (kCodeBits == 1) return kLloydMax1.data();
-  if constexpr (kCodeBits == 2) return kLloydMax2.data();
-  return kLloydMax3.data();
-}
-
 template <int kBits>
-uint8_t* Signs(uint8_t* row, int width) {
-  return row + 4 + static_cast<size_t>(width) / 8 * (kBits - 1);
-}
-
-// The root mean square of a row in units of 2^exponent, as e8m8.
-uint16_t RmsScale(const float* y, int width, int exponent) {
-  const float norm2 = Sum16(width, [&](int i) { return y[i] * y[i]; });
-  return ScaleFromF32(std::ldexp(std::sqrt(norm2 / static_cast<float>(width)), exponent));
+constexpr size_t SignsOffset(int width) {
+  return 4 + static_cast<size_t>(width) / 8 * (kBits - 1);
 }
 
 template <int kBits, Projection kProjection>
 void Encode(const float* row, int width, Side, ScaleMode, uint8_t* group, int token) {
   constexpr int kCodeBits = kBits - 1;
-  const float* levels = Levels<kCodeBits>();
+  const std::span<const float> levels = LloydMax(kCodeBits);
   uint8_t* at = group + token * RowBytes<kBits>(width);
   float y[kMaxHeadWidth];
   const LoadedRow loaded = LoadRow(Frame::kSignedHadamard, row, width, y);
@@ -55,20 +42,17 @@ void Encode(const float* row, int width, Side, ScaleMode, uint8_t* group, int to
     PutScale(at + 2, loaded.flat_scale);
     return;
   }
-  const uint16_t scale = RmsScale(y, width, loaded.exponent);
+  uint8_t codes[kMaxHeadWidth];
+  const uint16_t scale = RmsScale(NearestLevels(levels, y, width, codes).norm2, width, loaded.exponent);
   PutScale(at, scale);
-  const float norm2 = Sum16(width, [&](int i) { return y[i] * y[i]; });
-  const float to_unit = std::sqrt(static_cast<float>(width) / norm2);
   // The residual of what decoding gives, the rounding of the norm included: the sum of both parts is then unbiased.
   const float unit = std::ldexp(F32FromScale(scale), -loaded.exponent);
   for (int i = 0; i < width; ++i) {
-    int code = 0;
-    for (int j = 0; j + 1 < (1 << kCodeBits); ++j) code += y[i] * to_unit >= Threshold(levels[j], levels[j + 1]);
-    PutBits(at + 4, kCodeBits * i, kCodeBits, code);
-    y[i] -= unit * levels[code];
+    PutBits(at + 4, kCodeBits * i, kCodeBits, codes[i]);
+    y[i] -= unit * levels[codes[i]];
   }
-  PutScale(at + 2, RmsScale(y, width, loaded.exponent));
-  PutSigns(kProjection, y, width, Signs<kBits>(at, width));
+  PutScale(at + 2, RmsScale(Dot16(y, y, width), width, loaded.exponent));
+  PutSigns(kProjection, y, width, at + SignsOffset<kBits>(width));
 }
 
 template <int kBits, Projection kProjection>
@@ -77,32 +61,17 @@ void DecodeInFrame(const uint8_t* group, int width, Side side, int token, float*
   const uint8_t* at = group + token * RowBytes<kBits>(width);
   const float scale = GetScale(at);
   const float residual_scale = GetScale(at + 2);
-  if (side == Side::kKey) {
-    SumSigns(kProjection, at + 4 + static_cast<size_t>(width) / 8 * kCodeBits, width, row);
-  }
+  if (side == Side::kKey) SumSigns(kProjection, at + SignsOffset<kBits>(width), width, row);
   for (int i = 0; i < width; ++i) {
-    const float coded = scale * Levels<kCodeBits>()[GetBits(at + 4, kCodeBits * i, kCodeBits)];
+    const float coded = scale * LloydMax(kCodeBits)[GetBits(at + 4, kCodeBits * i, kCodeBits)];
     row[i] = side == Side::kKey ? coded + residual_scale * row[i] : coded;
   }
 }
 
 template <int kBits, Projection kProjection>
 constexpr Codec MakeTurboProd(CodecId id, const char* name, const char* summary) {
-  return {id,
-          name,
-          summary,
-          Frame::kSignedHadamard,
-          Frame::kSignedHadamard,
-          Layout::kRows,
-          kBits,
-          16,
-          false,
-          nullptr,
-          nullptr,
-          &RowsGroupBytes<RowBytes<kBits>>,
-          &Encode<kBits, kProjection>,
-          &DecodeInFrame<kBits, kProjection>,
-          &CopyRowBytes<RowBytes<kBits>>};
+  return MakeRows<RowBytes<kBits>>(id, name, summary, Frame::kSignedHadamard, kBits, 16, /*has_scale_mode=*/false, &Encode<kBits, kProjection>,
+                                   &DecodeInFrame<kBits, kProjection>);
 }
 
 }  // namespace

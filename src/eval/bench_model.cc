@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "eval/bench_ops.h"
 #include "eval/measure.h"
@@ -13,7 +12,7 @@ namespace swivel {
 namespace {
 
 ModelRow Row(const BenchModelOptions& options, const CacheChoice& cache, int depth, const Measurement& measured,
-             const StockRatios& stock, bool prefill) {
+             const StockFigures& stock, bool prefill) {
   ModelRow row;
   row.kv = BenchName(cache);
   row.test = fmt::format("{}{}", prefill ? "pp" : "tg", prefill ? options.prompt : options.generate);
@@ -24,10 +23,7 @@ ModelRow Row(const BenchModelOptions& options, const CacheChoice& cache, int dep
   row.tps_min = prefill ? measured.prefill_tps_min : measured.decode_tps_min;
   row.tps_max = prefill ? measured.prefill_tps_max : measured.decode_tps_max;
   row.tps_sd = prefill ? measured.prefill_tps_sd : measured.decode_tps_sd;
-  const auto times_as_fast = [&row](const std::optional<double>& other) {
-    return row.tps && other ? std::optional(*row.tps / *other) : std::nullopt;
-  };
-  row.ratio = {times_as_fast(stock.f16), times_as_fast(stock.q8_0), times_as_fast(stock.q4_0)};
+  row.ratio = TimesAsFast(row.tps, stock);
   row.peak_rss_bytes = measured.peak_rss_bytes;
   row.failure = measured.failure;
   return row;
@@ -56,13 +52,10 @@ StatusOr<std::vector<ModelRow>> BenchModel(const BenchModelOptions& options, Pro
   const size_t num_caches = options.caches.size();
   for (size_t d = 0; d < options.depths.size(); ++d) {
     const Measurement* at_depth = measured->data() + d * num_caches;
-    StockRatios prefill, decode;  // for now: the speeds themselves
+    StockFigures prefill, decode;
     for (size_t i = 0; i < num_caches; ++i) {
-      for (auto [name, member] : {std::pair{"stock:f16", &StockRatios::f16}, {"stock:q8_0", &StockRatios::q8_0}, {"stock:q4_0", &StockRatios::q4_0}}) {
-        if (BenchName(options.caches[i]) != name) continue;
-        prefill.*member = at_depth[i].prefill_tps;
-        decode.*member = at_depth[i].decode_tps;
-      }
+      KeepStock(BenchName(options.caches[i]), at_depth[i].prefill_tps, &prefill);
+      KeepStock(BenchName(options.caches[i]), at_depth[i].decode_tps, &decode);
     }
     for (size_t i = 0; i < num_caches; ++i) {
       rows.push_back(Row(options, options.caches[i], options.depths[d], at_depth[i], prefill, /*prefill=*/true));

@@ -34,7 +34,7 @@ struct ModelRow {
   std::optional<std::string> target;                   // of Swivel's kernels
   std::optional<double> tps;                           // median over rounds
   std::optional<double> tps_min, tps_max, tps_sd;      // no spread with one round
-  StockRatios ratio;                                   // this median / that of llama.cpp's
+  StockFigures ratio;                                  // this median / that of llama.cpp's
   std::optional<int64_t> peak_rss_bytes;               // of the process, weights included
   std::optional<double> others_busy;                   // of the whole run; see bench_ops.h
   std::string failure;

@@ -182,19 +182,16 @@ std::vector<OpRow> BenchSize(const BenchOpsOptions& options, const OpSize& size,
     progress->Advance(1, "");
   }
   const std::optional<double> busy = others.Processors();
-  StockRatios stock;
+  const auto calls_a_ms = [](const OpRow& row) { return row.ms ? std::optional(1 / *row.ms) : std::nullopt; };
+  StockFigures stock;
   for (Candidate& candidate : candidates) {
     Finish(stream->Gbps(), &candidate);
     candidate.row.others_busy = busy;
-    if (candidate.row.kv == "stock:f16") stock.f16 = candidate.row.ms;
-    if (candidate.row.kv == "stock:q8_0") stock.q8_0 = candidate.row.ms;
-    if (candidate.row.kv == "stock:q4_0") stock.q4_0 = candidate.row.ms;
+    KeepStock(candidate.row.kv, calls_a_ms(candidate.row), &stock);
   }
   std::vector<OpRow> rows;
   for (Candidate& candidate : candidates) {
-    const std::optional<double>& ms = candidate.row.ms;
-    const auto times_as_fast = [&ms](const std::optional<double>& other) { return ms && other ? std::optional(*other / *ms) : std::nullopt; };
-    candidate.row.ratio = {times_as_fast(stock.f16), times_as_fast(stock.q8_0), times_as_fast(stock.q4_0)};
+    candidate.row.ratio = TimesAsFast(calls_a_ms(candidate.row), stock);
     rows.push_back(std::move(candidate.row));
   }
   return rows;
@@ -204,6 +201,17 @@ std::vector<OpRow> BenchSize(const BenchOpsOptions& options, const OpSize& size,
 
 std::string BenchName(const CacheChoice& cache) {
   return cache.stock && !cache.name.starts_with("stock:") ? "stock:" + cache.name : cache.name;
+}
+
+void KeepStock(const std::string& kv, std::optional<double> speed, StockFigures* speeds) {
+  if (kv == "stock:f16") speeds->f16 = speed;
+  if (kv == "stock:q8_0") speeds->q8_0 = speed;
+  if (kv == "stock:q4_0") speeds->q4_0 = speed;
+}
+
+StockFigures TimesAsFast(std::optional<double> speed, const StockFigures& speeds) {
+  const auto times = [speed](const std::optional<double>& other) { return speed && other ? std::optional(*speed / *other) : std::nullopt; };
+  return {times(speeds.f16), times(speeds.q8_0), times(speeds.q4_0)};
 }
 
 StatusOr<std::vector<OpRow>> BenchOps(const BenchOpsOptions& options, Progress* progress) {

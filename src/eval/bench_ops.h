@@ -41,10 +41,14 @@ struct BenchOpsOptions {
 // the processor of one, all lose a time slice at each step, which makes llama.cpp look much slower than it is.
 inline constexpr double kQuietProcessors = 0.1;
 
-// How many times as fast as llama.cpp's own caches, where those were measured in the same run.
-struct StockRatios {
+// A figure for each of llama.cpp's own caches, where it was measured in the same run.
+struct StockFigures {
   std::optional<double> f16, q8_0, q4_0;
 };
+// Keeps `speed` where `kv` is the name of one of them ("stock:f16").
+void KeepStock(const std::string& kv, std::optional<double> speed, StockFigures* speeds);
+// How many times as fast as each.
+StockFigures TimesAsFast(std::optional<double> speed, const StockFigures& speeds);
 
 struct OpRow {
   std::string kv;  // "turbo4", "stock:f16"
@@ -55,7 +59,7 @@ struct OpRow {
   int calls = 0;
   std::optional<double> gbps;          // bytes of one cache (K and V, scales counted) / median time
   std::optional<double> share_of_stream;  // gbps / what the same threads reach when they only read memory, measured in the same rounds
-  StockRatios ratio;                   // median of llama.cpp's / this median
+  StockFigures ratio;                  // median of llama.cpp's / this median
   std::optional<double> others_busy;   // processors that other processes used meanwhile (system_info.h)
   std::string failure;                 // why nothing was measured
 };

@@ -12,9 +12,14 @@
 #include <vector>
 
 #include "base/random.h"
+#include "math/test_matrices.h"
 
 namespace swivel {
 namespace {
+
+using test_matrices::Matrix;
+using test_matrices::Norm;
+using test_matrices::RandomRow;
 
 constexpr Frame kFrames[] = {Frame::kPlanar, Frame::kIsoFast, Frame::kIsoFull, Frame::kRotor};
 // Head widths, and widths that leave 1, 2 and 3 coordinates behind the last block.
@@ -45,8 +50,6 @@ class Draw {
  private:
   uint64_t counter_ = 0;
 };
-
-using Matrix = std::vector<std::vector<double>>;
 
 // Quaternions by the table of their units: i j = k, j k = i, k i = j, each square -1.
 std::vector<double> QuaternionProduct(const std::vector<double>& a, const std::vector<double>& b) {
@@ -136,36 +139,14 @@ void ForEachFrameAndWidth(Body body) {
   for (Frame frame : kFrames) {
     for (int width : kWidths) {
       SCOPED_TRACE(std::string(FrameName(frame)) + " width " + std::to_string(width) + " seed " + std::to_string(++seed));
-      Random random(seed);
-      std::vector<float> x(width);
-      for (float& value : x) value = random.Normal();
-      body(frame, width, x);
+      body(frame, width, RandomRow(width, seed));
     }
   }
 }
 
-double Norm(const std::vector<float>& x) {
-  double sum = 0.0;
-  for (float value : x) sum += static_cast<double>(value) * value;
-  return std::sqrt(sum);
-}
-
 TEST(BlockRotation, EqualsTheAlgebra) {
   ForEachFrameAndWidth([](Frame frame, int width, const std::vector<float>& x) {
-    const Matrix r = Reference(frame, width);
-    std::vector<float> y = x, z = x;
-    Rotate(frame, y.data(), width);
-    InverseRotate(frame, z.data(), width);
-    const double bound = 8 * 6e-8 * Norm(x);
-    for (int i = 0; i < width; ++i) {
-      double forward = 0.0, inverse = 0.0;
-      for (int j = 0; j < width; ++j) {
-        forward += r[i][j] * x[j];
-        inverse += r[j][i] * x[j];
-      }
-      ASSERT_NEAR(y[i], forward, bound) << i;
-      ASSERT_NEAR(z[i], inverse, bound) << i;
-    }
+    test_matrices::ExpectRotatesAs(Reference(frame, width), frame, x, 8 * 6e-8 * Norm(x));
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 namespace swivel {
 
@@ -50,6 +51,14 @@ inline constexpr IntegerBooks kLloydMax3Books = {{{-88, -55, -31, -10, 10, 31, 5
 inline constexpr IntegerBooks kLloydMax4Books = {
     {{-104, -79, -62, -48, -36, -25, -15, -5, 5, 15, 25, 36, 48, 62, 79, 104}, 0.026168601f},
     {{-63, -48, -37, -29, -22, -15, -9, -3, 3, 9, 15, 22, 29, 37, 48, 63}, 0.043330702f}};
+
+// The book of `bits`, 1 to 4.
+inline constexpr std::span<const float> LloydMax(int bits) {
+  if (bits == 1) return kLloydMax1;
+  if (bits == 2) return kLloydMax2;
+  if (bits == 3) return kLloydMax3;
+  return kLloydMax4;
+}
 
 // The decision threshold between two neighbouring levels: their midpoint. One expression everywhere, so that codes are bit-exact.
 inline constexpr float Threshold(float low, float high) { return 0.5f * (low + high); }

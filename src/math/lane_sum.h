@@ -18,6 +18,11 @@ Float Sum16(int n, Term term) {
   return lanes[0];
 }
 
+// <a, b> as Sum16 adds.
+inline float Dot16(const float* a, const float* b, int n) {
+  return Sum16(n, [&](int i) { return a[i] * b[i]; });
+}
+
 }  // namespace swivel
 
 #endif  // SWIVEL_MATH_LANE_SUM_H_

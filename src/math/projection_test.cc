@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/test_moments.h"
 
 namespace swivel {
 namespace {
@@ -48,17 +49,7 @@ TEST(ReproducibleNormal, EqualsThePolarMethodWithTheLibrarysLogarithm) {
 }
 
 TEST(ReproducibleNormal, HasTheMomentsOfAGaussian) {
-  double sum = 0.0, squares = 0.0, fourth = 0.0;
-  constexpr int kDraws = 1000000;
-  for (int i = 0; i < kDraws; ++i) {
-    const double x = ReproducibleNormal(6, static_cast<uint64_t>(i));
-    sum += x;
-    squares += x * x;
-    fourth += x * x * x * x;
-  }
-  EXPECT_NEAR(sum / kDraws, 0.0, 0.004);
-  EXPECT_NEAR(squares / kDraws, 1.0, 0.006);
-  EXPECT_NEAR(fourth / kDraws, 3.0, 0.04);
+  ExpectGaussianMoments([](int i) { return ReproducibleNormal(6, static_cast<uint64_t>(i)); });
 }
 
 // S is part of the format of every row that was ever written with it.

@@ -9,9 +9,14 @@
 #include <vector>
 
 #include "base/random.h"
+#include "math/test_matrices.h"
 
 namespace swivel {
 namespace {
+
+using test_matrices::Matrix;
+using test_matrices::Norm;
+using test_matrices::RandomRow;
 
 constexpr int kWidths[] = {32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 320, 512, 576};
 constexpr Frame kFrames[] = {Frame::kNone, Frame::kHadamard, Frame::kHadamard64, Frame::kSignedHadamard};
@@ -25,9 +30,6 @@ int LargestPowerOfTwo(int width) {
   return n;
 }
 
-using Matrix = std::vector<std::vector<double>>;
-
-// Row-major R with y = R x.
 Matrix Reference(Frame frame, int width) {
   Matrix r(width, std::vector<double>(width, 0.0));
   if (frame == Frame::kNone) {
@@ -60,18 +62,9 @@ void ForEachFrameAndWidth(Body body) {
     for (int width : kWidths) {
       if (!Serves(frame, width)) continue;
       SCOPED_TRACE(Describe(frame, width, ++seed));
-      Random random(seed);
-      std::vector<float> x(width);
-      for (float& value : x) value = random.Normal();
-      body(frame, width, x);
+      body(frame, width, RandomRow(width, seed));
     }
   }
-}
-
-double Norm(const std::vector<float>& x) {
-  double sum = 0.0;
-  for (float value : x) sum += static_cast<double>(value) * value;
-  return std::sqrt(sum);
 }
 
 TEST(Rotation, KeepsTheNorm) {
@@ -98,21 +91,8 @@ TEST(Rotation, InverseUndoesIt) {
 
 TEST(Rotation, EqualsTheDenseMatrix) {
   ForEachFrameAndWidth([](Frame frame, int width, const std::vector<float>& x) {
-    const Matrix r = Reference(frame, width);
-    std::vector<float> y = x, z = x;
-    Rotate(frame, y.data(), width);
-    InverseRotate(frame, z.data(), width);
     // log2(n) + m additions of values up to the norm, half an ulp each.
-    const double bound = 16 * 6e-8 * Norm(x);
-    for (int i = 0; i < width; ++i) {
-      double forward = 0.0, inverse = 0.0;
-      for (int j = 0; j < width; ++j) {
-        forward += r[i][j] * x[j];
-        inverse += r[j][i] * x[j];
-      }
-      ASSERT_NEAR(y[i], forward, bound) << i;
-      ASSERT_NEAR(z[i], inverse, bound) << i;
-    }
+    test_matrices::ExpectRotatesAs(Reference(frame, width), frame, x, 16 * 6e-8 * Norm(x));
   });
 }
 

@@ -74,39 +74,43 @@ SWIVEL_INLINE Group LocateGroup(const AttendPlan& plan, const Item& item, int64_
 // Whether a side's codes are read where they are.
 SWIVEL_INLINE bool IsDirect(const Group& group, const Codec& codec) { return group.direct && ReadsCodesDirectly(codec); }
 
-SWIVEL_INLINE void UnpackGroup(const AttendPlan& plan, const LevelTables& k_tables, const LevelTables& v_tables, Group& group, Scratch& s) {
-  const KvView& k = plan.args.k;
-  const KvView& v = plan.args.v;
-  if (k.codec->has_integer_kernels()) {
-    if (IsDirect(group, *k.codec)) {
-    } else if (k.codec->layout == Layout::kTrellis) {
-      WithTrellisBits(k.codec->code_bits, [&]<int kBits>() {
-        UnpackTrellisKeys<kBits>(group.keys, k.width, group.span, group.keys_ahead, k_tables, s.key_tile);
-      });
-    } else {
-      const ByteTable table = MakeByteTable(k_tables.key_bytes);
-      WithBits(k.codec->code_bits, [&]<int kBits>() { UnpackKeyCodes<kBits>(group.keys, k.width, group.span, table, s.key_tile); });
-    }
-    LoadScales(group.keys, k.codec->code_bits, k.width, group.span, group.keys_ahead, s.key_scales, &group.poison);
-  } else {
-    UnpackKeyFloats(*k.codec, group.keys, k.width, group.span, reinterpret_cast<float*>(s.key_tile), &group.poison);
+// What many rows read instead of the codes.
+SWIVEL_INLINE void UnpackKeyBytes(const KvView& k, const LevelTables& tables, const Group& group, uint8_t* tile) {
+  if (k.codec->layout == Layout::kTrellis) {
+    return WithTrellisBits(k.codec->code_bits, [&]<int kBits>() {
+      UnpackTrellisKeys<kBits>(group.keys, k.width, group.span, group.keys_ahead, tables, tile);
+    });
   }
-  if (v.codec->has_integer_kernels()) {
-    if (IsDirect(group, *v.codec)) {
-    } else if (v.codec->layout == Layout::kTrellis) {
-      WithTrellisBits(v.codec->code_bits, [&]<int kBits>() {
-        UnpackTrellisValues<kBits>(group.values, v.width, group.span, group.values_ahead, v_tables, s.value_tile);
-      });
-    } else {
-      const ByteTable table = MakeByteTable(v_tables.value_bytes);
-      WithBits(v.codec->code_bits, [&]<int kBits>() { UnpackValueCodes<kBits>(group.values, v.width, group.span, table, s.value_tile); });
-    }
-    // Scales outside the span meet weights of 0, but 0 times what is left in the scratch must not be NaN.
-    if (group.span.begin != 0 || group.span.end != kGroupVectors) std::memset(s.value_scales, 0, kGroupTokens * sizeof(float));
-    LoadScales(group.values, v.codec->code_bits, v.width, group.span, group.values_ahead, s.value_scales, &group.poison);
-  } else {
-    UnpackValueFloats(*v.codec, group.values, v.width, group.span, reinterpret_cast<float*>(s.value_tile), &group.poison);
+  const ByteTable table = MakeByteTable(tables.key_bytes);
+  WithBits(k.codec->code_bits, [&]<int kBits>() { UnpackKeyCodes<kBits>(group.keys, k.width, group.span, table, tile); });
+}
+
+SWIVEL_INLINE void UnpackValueBytes(const KvView& v, const LevelTables& tables, const Group& group, uint8_t* tile) {
+  if (v.codec->layout == Layout::kTrellis) {
+    return WithTrellisBits(v.codec->code_bits, [&]<int kBits>() {
+      UnpackTrellisValues<kBits>(group.values, v.width, group.span, group.values_ahead, tables, tile);
+    });
   }
+  const ByteTable table = MakeByteTable(tables.value_bytes);
+  WithBits(v.codec->code_bits, [&]<int kBits>() { UnpackValueCodes<kBits>(group.values, v.width, group.span, table, tile); });
+}
+
+SWIVEL_INLINE void UnpackKeys(const KvView& k, const LevelTables& tables, Group& group, Scratch& s) {
+  if (!k.codec->has_integer_kernels()) {
+    return UnpackKeyFloats(*k.codec, group.keys, k.width, group.span, reinterpret_cast<float*>(s.key_tile), &group.poison);
+  }
+  if (!IsDirect(group, *k.codec)) UnpackKeyBytes(k, tables, group, s.key_tile);
+  LoadScales(group.keys, k.codec->code_bits, k.width, group.span, group.keys_ahead, s.key_scales, &group.poison);
+}
+
+SWIVEL_INLINE void UnpackValues(const KvView& v, const LevelTables& tables, Group& group, Scratch& s) {
+  if (!v.codec->has_integer_kernels()) {
+    return UnpackValueFloats(*v.codec, group.values, v.width, group.span, reinterpret_cast<float*>(s.value_tile), &group.poison);
+  }
+  if (!IsDirect(group, *v.codec)) UnpackValueBytes(v, tables, group, s.value_tile);
+  // Scales outside the span meet weights of 0, but 0 times what is left in the scratch must not be NaN.
+  if (group.span.begin != 0 || group.span.end != kGroupVectors) std::memset(s.value_scales, 0, kGroupTokens * sizeof(float));
+  LoadScales(group.values, v.codec->code_bits, v.width, group.span, group.values_ahead, s.value_scales, &group.poison);
 }
 
 template <int kRows>
@@ -119,7 +123,7 @@ SWIVEL_INLINE void ScoreRows(const AttendPlan& plan, int row, const Group& group
   const ByteRows rows = {s.q_bytes + static_cast<size_t>(row) * k.width, static_cast<size_t>(k.width), s.bias + row};
   if (!IsDirect(group, *k.codec)) return ScoreBytes<kRows>(s.key_tile, k.width, group.span, s.key_scales, rows, s.scores);
   if (k.codec->layout == Layout::kTrellis) {
-    return WithDirectTrellisBits(k.codec->code_bits, [&]<int kBits>() {
+    return WithBits(k.codec->code_bits, [&]<int kBits>() {
       ScoreTrellisCodes<kBits, kRows>(group.keys, k.width, group.span, group.keys_ahead, tables, s.key_scales, rows, s.scores);
     });
   }
@@ -166,7 +170,7 @@ void AccumulateRows(const AttendPlan& plan, int row, const Group& group, const L
   if (!v.codec->has_integer_kernels()) return AccumulateFloats<kRows>(reinterpret_cast<const float*>(s.value_tile), v.width, group.span, rows, out);
   if (!IsDirect(group, *v.codec)) return AccumulateBytes<kRows>(s.value_tile, v.width, group.span, rows, out);
   if (v.codec->layout == Layout::kTrellis) {
-    return WithDirectTrellisBits(v.codec->code_bits, [&]<int kBits>() {
+    return WithBits(v.codec->code_bits, [&]<int kBits>() {
       AccumulateTrellisCodes<kBits, kRows>(group.values, v.width, group.span, group.values_ahead, tables, rows, out);
     });
   }
@@ -202,7 +206,8 @@ void AttendItem(AttendPlan& plan, const Item& item, const LevelTables& k_tables,
   for (int64_t cell = item.first_cell; cell < item.end_cell; cell += kGroupTokens) {
     Group group = LocateGroup(plan, item, cell);
     if (!FindVisible(plan, item, cell, s, &group)) continue;
-    UnpackGroup(plan, k_tables, v_tables, group, s);
+    UnpackKeys(plan.args.k, k_tables, group, s);
+    UnpackValues(plan.args.v, v_tables, group, s);
     ForRowBlocks(item, s, [&]<int kRows>(int row) { WeighRows<kRows>(plan, row, group, k_tables, s); });
     ForRowBlocks(item, s, [&]<int kRows>(int row) { AccumulateRows<kRows>(plan, row, group, v_tables, s); });
   }

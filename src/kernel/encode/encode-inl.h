@@ -97,8 +97,7 @@ SWIVEL_INLINE void EncodeTableRow(const Codec& codec, const float* row, int widt
     std::memcpy(scale_at, &loaded.flat_scale, 2);
     return;
   }
-  const float norm2 = loaded.norm2;
-  const F32x16 to_unit = Set(std::sqrt(static_cast<float>(width) / norm2));
+  const F32x16 to_unit = Set(std::sqrt(static_cast<float>(width) / loaded.norm2));
   alignas(64) float sixteen[16] = {};
   std::memcpy(sixteen, levels, sizeof(float) << kBits);
   const FloatTable table = MakeFloatTable(sixteen);
@@ -114,6 +113,6 @@ SWIVEL_INLINE void EncodeTableRow(const Codec& codec, const float* row, int widt
     code_norm16 = Add(code_norm16, Mul(c, c));
     product16 = Add(product16, Mul(c, yi));
   }
-  const uint16_t scale = RowScale(mode, norm2, ReduceAdd(code_norm16), ReduceAdd(product16), loaded.exponent);
+  const uint16_t scale = RowScale(mode, {loaded.norm2, ReduceAdd(code_norm16), ReduceAdd(product16)}, loaded.exponent);
   std::memcpy(scale_at, &scale, 2);
 }

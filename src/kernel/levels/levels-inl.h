@@ -20,7 +20,7 @@ struct TokenBits {
   bool All() const { return (word[0] & word[1]) == ~uint64_t{0}; }
 };
 
-// Calls f.operator()<bits>() for a codec's number of code bits.
+// Calls f.operator()<bits>() for the number of code bits of a codec that is read straight from its codes, 2 to 4.
 template <class F>
 SWIVEL_INLINE void WithBits(int bits, F f) {
   if (bits == 2) return f.template operator()<2>();
@@ -69,9 +69,9 @@ SWIVEL_INLINE void StoreQuads(I32x16 low, I32x16 high, ByteTable table, uint8_t*
   }
 }
 
-// The scales of a span as floats; fetches the next group's (`ahead` as in ScoreCodes); adds a bit to `poison` for each token whose row is NaN (its scale becomes 0).
-SWIVEL_INLINE void LoadScales(const uint8_t* group, int bits, int width, Span span, size_t ahead, float* scales,
-                              TokenBits* poison) {
+// The scales of a span as floats; fetches the next group's (`ahead` as in ScoreCodes); adds a bit to `poison` for each token whose row is
+// NaN (its scale becomes 0).
+SWIVEL_INLINE void LoadScales(const uint8_t* group, int bits, int width, Span span, size_t ahead, float* scales, TokenBits* poison) {
   uint16_t stored[kGroupTokens];
   const uint8_t* at = group + ScalesOffset(bits, width);
   std::memcpy(stored, at, sizeof(stored));

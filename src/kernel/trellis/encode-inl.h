@@ -264,6 +264,6 @@ SWIVEL_INLINE void EncodeTrellisRow(const float* row, int width, Side side, Scal
     code_norm16 = Add(code_norm16, Mul(c, c));
     product16 = Add(product16, Mul(c, Load(y + i)));
   }
-  const uint16_t scale = RowScale(mode, loaded.norm2, ReduceAdd(code_norm16), ReduceAdd(product16), loaded.exponent);
+  const uint16_t scale = RowScale(mode, {loaded.norm2, ReduceAdd(code_norm16), ReduceAdd(product16)}, loaded.exponent);
   std::memcpy(scale_at, &scale, 2);
 }

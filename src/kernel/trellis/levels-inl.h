@@ -9,12 +9,6 @@
 SWIVEL_INLINE bool ReadsCodesDirectly(const Codec& codec) {
   return codec.layout == Layout::kPlanes || (codec.layout == Layout::kTrellis && codec.code_bits >= 2 && codec.code_bits <= 4);
 }
-template <class F>
-SWIVEL_INLINE void WithDirectTrellisBits(int bits, F f) {
-  if (bits == 2) return f.template operator()<2>();
-  if (bits == 3) return f.template operator()<3>();
-  f.template operator()<4>();
-}
 
 // What a nibble of path bits, lowest bit first, adds to four fields (z0 below z1).
 struct SubsetTables {

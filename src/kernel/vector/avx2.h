@@ -26,8 +26,6 @@ SWIVEL_PAIR_FLOAT(Max, _mm256_max_ps)
 SWIVEL_PAIR_INT(And, _mm256_and_si256)
 SWIVEL_PAIR_INT(Or, _mm256_or_si256)
 SWIVEL_PAIR_INT(Xor, _mm256_xor_si256)
-SWIVEL_PAIR_INT(AddI32, _mm256_add_epi32)
-SWIVEL_PAIR_INT(SubI32, _mm256_sub_epi32)
 #undef SWIVEL_PAIR_INT
 
 SWIVEL_INLINE F32x16 Set(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }

@@ -92,8 +92,6 @@ SWIVEL_INLINE I32x16 LoadRaw(const void* p) { return {_mm512_loadu_si512(p)}; }
 SWIVEL_INLINE void StoreRaw(void* p, I32x16 a) { _mm512_storeu_si512(p, a.v); }
 SWIVEL_INLINE I32x16 And(I32x16 a, I32x16 b) { return {_mm512_and_si512(a.v, b.v)}; }
 SWIVEL_INLINE I32x16 Or(I32x16 a, I32x16 b) { return {_mm512_or_si512(a.v, b.v)}; }
-SWIVEL_INLINE I32x16 AddI32(I32x16 a, I32x16 b) { return {_mm512_add_epi32(a.v, b.v)}; }
-SWIVEL_INLINE I32x16 SubI32(I32x16 a, I32x16 b) { return {_mm512_sub_epi32(a.v, b.v)}; }
 SWIVEL_INLINE I32x16 Xor(I32x16 a, I32x16 b) { return {_mm512_xor_si512(a.v, b.v)}; }
 // Lane i of the result is lane i - 1, lane 0 is zero.
 SWIVEL_INLINE I32x16 LanesUp(I32x16 a) { return {_mm512_alignr_epi32(a.v, _mm512_setzero_si512(), 15)}; }

@@ -31,8 +31,6 @@ SWIVEL_FOUR(F32x16, Max, vmaxq_f32)
 SWIVEL_FOUR(I32x16, And, vandq_s32)
 SWIVEL_FOUR(I32x16, Or, vorrq_s32)
 SWIVEL_FOUR(I32x16, Xor, veorq_s32)
-SWIVEL_FOUR(I32x16, AddI32, vaddq_s32)
-SWIVEL_FOUR(I32x16, SubI32, vsubq_s32)
 #undef SWIVEL_FOUR
 
 SWIVEL_INLINE F32x16 Set(float x) {

@@ -132,8 +132,6 @@ SWIVEL_INLINE I32x16 LanesUp(I32x16 a) {
   for (int i = 1; i < 16; ++i) up.v[i] = a.v[i - 1];
   return up;
 }
-SWIVEL_INLINE I32x16 AddI32(I32x16 a, I32x16 b) { return {a.v + b.v}; }
-SWIVEL_INLINE I32x16 SubI32(I32x16 a, I32x16 b) { return {a.v - b.v}; }
 SWIVEL_INLINE I32x16 ShiftLeft32(I32x16 a, int n) { return {a.v << n}; }
 SWIVEL_INLINE I32x16 ShiftRight32(I32x16 a, int n) {
   typedef uint32_t UnsignedVector __attribute__((vector_size(64)));
