@@ -179,6 +179,16 @@ StatusOr<KeyTransform> MakeTransform(const HeadMoments& moments, TransformKind k
   }
 }
 
+double NoiseRatio(const HeadMoments& moments, const KeyTransform& transform) {
+  const auto width = static_cast<Eigen::Index>(moments.width);
+  const auto trace = [&](const std::vector<float>& basis, const std::vector<double>& moment) {
+    const Matrix rows = Eigen::Map<const Eigen::MatrixXf>(basis.data(), width, width).cast<double>();
+    return (rows * View(moment, moments.width)).cwiseProduct(rows).sum();
+  };
+  const double plain = View(moments.query_moment, moments.width).trace() * View(moments.key_covariance, moments.width).trace();
+  return plain > 0 ? trace(transform.query, moments.query_moment) * trace(transform.forward, moments.key_covariance) / plain : 1;
+}
+
 StatusOr<KeyTransform> SelfCalibrate(const AttentionWindow& window) {
   HeadMoments moments = EmptyMoments(window.width, /*group_means=*/true);
   if (Status status = AddWindow(window, &moments); !status.ok()) return status;

@@ -42,6 +42,11 @@ inline constexpr int SelfCalibrationTokens(int width) { return std::max(128, 2 *
 // for no keys, and for a full transform of fewer than 16 keys; kInternal where a decomposition fails.
 StatusOr<KeyTransform> MakeTransform(const HeadMoments& moments, TransformKind kind, double shrink, bool use_mean, bool two_segments);
 
+// The logit noise of a code of one scale and width under `transform`, as a share of what it is under a rotation:
+//   tr(S_q T^-1 T^-T) tr(T S_k T^T) / (tr(S_q) tr(S_k))
+// A prediction for choosing and reporting; it does not know that two segments have scales of their own. 1 where a trace is zero.
+double NoiseRatio(const HeadMoments& moments, const KeyTransform& transform);
+
 // What a cache does with its first tokens: the moments of the window with group means, then a full transform in two segments around the
 // mean, shrunk by kSelfShrink. The result depends on the window alone.
 StatusOr<KeyTransform> SelfCalibrate(const AttentionWindow& window);

@@ -90,6 +90,9 @@ TEST(Transform, InOneSegmentReachesTheMinimum) {
   EXPECT_GE(full, sum * sum * (1 - 1e-6));
   EXPECT_LT(1.05 * full, diagonal);
   EXPECT_LT(1.2 * diagonal, rotation);
+  const double plain = ridged_key.trace() * ridged_query.trace();
+  EXPECT_NEAR(NoiseRatio(moments, Made(moments, TransformKind::kFull, 1, false)), full / plain, 1e-6);
+  EXPECT_NEAR(NoiseRatio(moments, Made(moments, TransformKind::kHadamard)), 1, 1e-4);
   EXPECT_NEAR(rotation, ridged_key.trace() * ridged_query.trace(), 1e-4 * rotation);
 }
 
