@@ -78,6 +78,10 @@ Status CreateCache(const swivel_cache_params& params, swivel_cache** cache) {
   if (params.layer < 0 || params.layer >= params.num_layers) {
     return Status::Invalid("layer " + std::to_string(params.layer) + " is not within 0 and num_layers " + std::to_string(params.num_layers));
   }
+  if (spec->EncodesGroups()) {
+    return Status::Unsupported("cache spec '" + std::string(params.spec) +
+                               "' has a codec that encodes 32 rows at once, which swivel_cache_write cannot; use it in the plugin");
+  }
   auto target = swivel::ChooseTarget();
   if (!target.ok()) return target.status();
   auto created = std::make_unique<swivel_cache>();

@@ -16,7 +16,7 @@
 #include "base/lazy_memory.h"
 #include "base/status.h"
 #include "cache/packed_store.h"
-#include "cache/token_mask.h"
+#include "codec/token_mask.h"
 #include "kernel/attend/attend.h"
 
 namespace swivel {

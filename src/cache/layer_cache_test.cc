@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -167,10 +168,10 @@ TEST(LayerCache, AttentionReadsExactAndPackedCellsAsTheyAreReadBack) {
   for (const Kernels* kernels : AllKernels()) {
     for (const char* spec : {"k=tcq3,v=tcq3,transform=full,sinks=4,window=128", "k=tcq4,v=tcq4,transform=full,sinks=4", "k=tcq2,v=tcq2,transform=full",
                              "k=tcq3,v=tcq2,transform=full,halves=off,sinks=3", "k=tcq3,v=turbo4,transform=full,group_mean=off,window=64",
-                             "k=turbo4,v=tcq3,sinks=4,window=128", "k=f16,v=q8_0,sinks=4"}) {
+                             "k=turbo4,v=tcq3,sinks=4,window=128", "k=f16,v=q8_0,sinks=4", "kivi2", "k=kivi4,v=kivi2,sinks=4,window=64"}) {
       for (int width : {64, 80, 128, 256}) {
         SCOPED_TRACE(std::string(TargetName(kernels->target)) + " " + spec + " width " + std::to_string(width));
-        if (width == 80 && std::string(spec).find("q8_0") != std::string::npos) continue;
+        if (width == 80 && (std::string(spec).find("q8_0") != std::string::npos || std::string(spec).find("kivi") != std::string::npos)) continue;
         Problem problem({.spec = spec, .width = width});
         problem.Write(0, 555);
         EXPECT_GT(problem.Pack(*kernels), 0u);
@@ -179,6 +180,31 @@ TEST(LayerCache, AttentionReadsExactAndPackedCellsAsTheyAreReadBack) {
       }
     }
   }
+}
+
+// A row that is written again beside packed ones either fits their levels or stays exact for good; the others keep their meaning.
+TEST(LayerCache, ARowThatDoesNotFitItsBlockStaysExact) {
+  const Kernels& kernels = *AllKernels().back();
+  Problem problem({.spec = "kivi2", .width = 64});
+  problem.Write(0, 128);
+  ASSERT_GT(problem.Pack(kernels), 0u);
+  ASSERT_EQ(problem.cache().Count().packed, 128);
+  const std::vector<float> neighbour = problem.Row(Side::kKey, 40);
+  for (Side side : {Side::kKey, Side::kValue}) {
+    std::fill_n(problem.cache().Row(side, 41), 128, F16FromF32(100.0f));
+    problem.cache().MarkWritten(side, 41, 41);
+    std::vector<uint16_t> back(128);
+    problem.cache().ReadRow(side, 40, back.data());
+    std::copy(back.begin(), back.end(), problem.cache().Row(side, 42));
+    problem.cache().MarkWritten(side, 42, 42);
+  }
+  problem.Pack(kernels);
+  EXPECT_EQ(problem.cache().Count().packed, 127);
+  EXPECT_TRUE(problem.cache().IsPinned(41));
+  for (float x : problem.Row(Side::kKey, 41)) ASSERT_EQ(x, 100.0f);
+  EXPECT_EQ(problem.Row(Side::kKey, 40), neighbour);
+  EXPECT_EQ(problem.Row(Side::kKey, 42), neighbour);
+  EXPECT_LT(problem.AttentionError(kernels, 3, 128), 0.03);
 }
 
 }  // namespace

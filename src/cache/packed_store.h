@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "cache/token_mask.h"
 #include "codec/codec.h"
+#include "codec/token_mask.h"
 #include "kernel/kernels.h"
 
 namespace swivel {

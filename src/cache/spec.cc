@@ -156,6 +156,10 @@ CodecId CacheSpec::CodecFor(Side side, int ordinal, int num_layers) const {
   return side == Side::kKey ? k : v;
 }
 
+bool CacheSpec::EncodesGroups() const {
+  return GetCodec(k).encodes_groups() || GetCodec(v).encodes_groups() || (boundary_layers > 0 && GetCodec(boundary_codec).encodes_groups());
+}
+
 SegmentLayout CacheSpec::Segments(Side side, const Codec& codec, int width) const {
   if (side == Side::kValue) return ValueSegments(width, codec.code_bits);
   return KeySegments(width, codec.code_bits, transform == Transform::kFull && halves && codec.code_bits > 1, group_mean);

@@ -46,8 +46,10 @@ struct CacheSpec {
   CodecId CodecFor(Side side, int ordinal, int num_layers) const;
   ScaleMode ScaleFor(Side side, const Codec& codec) const { return (side == Side::kKey ? k_scale : v_scale).value_or(codec.default_scale); }
 
-  // Rows are kept exact before they are packed (cache/layer_cache.h).
-  bool Staged() const { return transform != Transform::kNone || sinks > 0 || window > 0; }
+  // Rows are kept exact before they are packed (cache/layer_cache.h). A codec that encodes groups needs it.
+  bool Staged() const { return transform != Transform::kNone || sinks > 0 || window > 0 || EncodesGroups(); }
+  // One of the codecs does.
+  bool EncodesGroups() const;
   // Keys need statistics of the model before they can be packed.
   bool Calibrated() const { return transform == Transform::kDiagonal || transform == Transform::kFull; }
   // A layer's rows of this codec are packed by groups.

@@ -45,6 +45,16 @@ TEST(Spec, ItemsSetWhatTheyName) {
   EXPECT_EQ(both.v_scale, ScaleMode::kUnbiased);
 }
 
+// The exact rows are what a codec waits for that needs 32 rows at once.
+TEST(Spec, CodecsThatEncodeGroupsAreStaged) {
+  for (const char* text : {"kivi2", "k=kivi4,v=f16", "k=turbo4,v=kivi2", "turbo4,boundary=2:kivi4"}) EXPECT_TRUE(ParseOrDie(text).Staged()) << text;
+  EXPECT_FALSE(ParseOrDie("turbo4").Staged());
+  EXPECT_EQ(ParseOrDie("kivi2").ToString(), "k=kivi2,v=kivi2");
+  EXPECT_DOUBLE_EQ(ParseOrDie("k=kivi4,v=kivi2").BitsPerValue(128, 128, 4), 4.0);
+  EXPECT_FALSE(ParseSpec("kivi2,transform=full").ok());
+  EXPECT_TRUE(ParseSpec("k=tcq3,v=kivi2,transform=full").ok());
+}
+
 // A dot is part of a name: items end at commas, a boundary's codec begins at the colon.
 TEST(Spec, NamesWithADot) {
   const CacheSpec spec = ParseOrDie("k=turbo3.5,v=turbo2.5,boundary=2:turbo3.5");

@@ -64,6 +64,18 @@ TEST(Staging, PacksGroupsThatHaveLeftTheWindowAndStaysCloseToTheCpu) {
   EXPECT_EQ(our_runner.num_splits(), 1);
 }
 
+// kivi needs whole groups, so its specs are staged without saying so.
+TEST(Staging, ACodecThatEncodesGroupsWaitsForThem) {
+  const Shape shape = LongShape();
+  SetKv("kivi4");
+  Cache ours(PluginBufferType(), shape), stock(ggml_backend_dev_buffer_type(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)), shape);
+  Runner our_runner(PluginDevice()), stock_runner(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU));
+  const std::vector<int> sizes = {100, 200, 1, 130, 1, 1};
+  EXPECT_LT(RelativeError(Fill(our_runner, ours, sizes), Fill(stock_runner, stock, sizes)), 0.2);
+  EXPECT_EQ(CacheReport()["packed_cells"], 2 * 384);
+  EXPECT_EQ(CacheReport()["window_cells"], 2 * (434 - 384));
+}
+
 TEST(Staging, ExactUntilPacked) {
   const Shape shape = LongShape();
   SetKv("k=tcq2,v=tcq2,transform=wht,window=100000");
@@ -100,7 +112,7 @@ TEST(Staging, SelfCalibrationDependsOnTheTokensNotOnTheBatches) {
 }
 
 TEST(Staging, RestoringWhatWasSavedChangesNothing) {
-  for (const char* spec : {kHadamard, "balanced", "k=turbo3,v=q8_0,sinks=4,window=32"}) {
+  for (const char* spec : {kHadamard, "balanced", "k=turbo3,v=q8_0,sinks=4,window=32", "k=kivi4,v=kivi2"}) {
     SCOPED_TRACE(spec);
     const Shape shape = LongShape();
     SetKv(spec);
