@@ -10,6 +10,20 @@ namespace {
 
 constexpr uint16_t kMinusInfinity = 0xfc00;  // f16
 
+// Encodes a group of all heads; `row_of` is AttentionData::K or V.
+void FillGroup(const AttentionData& data, const float* (AttentionData::*row_of)(int64_t) const, const Kernels& kernels, int64_t group,
+               GroupStore* store) {
+  const StoreShape& shape = store->shape();
+  const size_t row_values = static_cast<size_t>(shape.width) * static_cast<size_t>(shape.num_heads);
+  const int64_t first = group * kGroupTokens, count = std::min<int64_t>(kGroupTokens, shape.num_cells - first);
+  std::vector<float> rows(static_cast<size_t>(count) * row_values);
+  for (int64_t i = 0; i < count; ++i) std::copy_n((data.*row_of)(first + i), row_values, &rows[static_cast<size_t>(i) * row_values]);
+  for (int head = 0; head < shape.num_heads; ++head) {
+    store->EncodeGroup(kernels, group, head, &rows[static_cast<size_t>(head) * static_cast<size_t>(shape.width)], row_values,
+                       TokenMask::First(count), {});
+  }
+}
+
 }  // namespace
 
 AttentionData::AttentionData(const AttentionShape& shape, int64_t distinct_cells)
@@ -71,11 +85,8 @@ StatusOr<std::unique_ptr<PackedAttention>> PackedAttention::Create(const CacheSp
     } else {
       team->Run([&](int thread) {  // rows of different groups may be written at once
         for (int64_t group = thread; group * kGroupTokens < shape.num_cells; group += team->size()) {
-          const int64_t end = std::min((group + 1) * kGroupTokens, shape.num_cells);
-          for (int64_t cell = group * kGroupTokens; cell < end; ++cell) {
-            layer->k->EncodeCell(kernels, cell, data.K(cell));
-            layer->v->EncodeCell(kernels, cell, data.V(cell));
-          }
+          FillGroup(data, &AttentionData::K, kernels, group, layer->k.get());
+          FillGroup(data, &AttentionData::V, kernels, group, layer->v.get());
         }
       });
       const double bits = BitsPerValue(layer->k->codec(), shape.head_width) + BitsPerValue(layer->v->codec(), shape.head_width);
