@@ -1,147 +1,26 @@
 // `swivel eval`: what caches cost in quality, memory and speed, against the model's own f16 cache and llama.cpp's q8_0 and q4_0.
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include <fmt/format.h>
 
-#include "base/cpu.h"
 #include "cache/spec.h"
 #include "cli/commands.h"
+#include "cli/eval_arguments.h"
 #include "eval/measure.h"
 #include "eval/output_file.h"
-#include "eval/progress.h"
-#include "eval/quality.h"
 #include "eval/report.h"
-#include "eval/system_info.h"
-#include "llama/cache_choice.h"
-#include "llama/f32_weights.h"
 #include "llama/log.h"
-#include "llama/model.h"
-#include "llama/plugin.h"
 
 namespace swivel::cli {
 namespace {
 
-struct EvalArguments {
-  std::string model, text, kv = "turbo4,turbo3", weights = "as-is", json, format = "md";
-  int context = 2048, chunks = 3, threads = DefaultThreads(), decode_tokens = -1, depth = 0, rounds = 1;
-  int measure_prompt = 0, measure_generate = 0;
-  bool no_speed = false, verbose = false, measure_one = false;
-};
-
 int Fail(const Status& status) {
   fmt::print(stderr, "swivel eval: error: {}\n", status.message());
   return 1;
-}
-
-std::string OwnCommandLine() {
-  StatusOr<std::string> text = ReadFile("/proc/self/cmdline");
-  if (!text.ok()) return {};
-  while (!text->empty() && text->back() == '\0') text->pop_back();
-  std::replace(text->begin(), text->end(), '\0', ' ');
-  return *text;
-}
-
-// Everything that can be wrong with the arguments, before any work.
-Status Check(const EvalArguments& arguments, const std::vector<CacheChoice>& caches, std::string* text) {
-  if (arguments.decode_tokens > arguments.context / 2) {
-    return Status::Invalid(fmt::format("--decode-tokens {} is more than half of the context ({} tokens)", arguments.decode_tokens,
-                                       arguments.context));
-  }
-  if (StatusOr<Target> target = ChooseTarget(); !target.ok()) return target.status();
-  if (!arguments.json.empty()) {
-    if (Status status = CheckWritable(arguments.json); !status.ok()) return status;
-  }
-  StatusOr<std::string> content = ReadFile(arguments.text);
-  if (!content.ok()) return Status(content.status().code(), "text " + content.status().message());
-  *text = std::move(*content);
-  if (std::any_of(caches.begin(), caches.end(), [](const CacheChoice& cache) { return !cache.stock; })) {
-    if (StatusOr<std::string> plugin = FindPlugin(); !plugin.ok()) return plugin.status();
-  }
-  return {};
-}
-
-Status Evaluate(const EvalArguments& arguments, EvalReport* report) {
-  StatusOr<std::vector<CacheChoice>> asked = ParseCacheList(arguments.kv);
-  if (!asked.ok()) return asked.status();
-  std::string text;
-  if (Status status = Check(arguments, *asked, &text); !status.ok()) return status;
-
-  std::string model_path = arguments.model;
-  if (arguments.weights == "f32") {
-    StatusOr<std::string> expanded = ExpandToF32(arguments.model, arguments.threads);
-    if (!expanded.ok()) return expanded.status();
-    model_path = *expanded;
-  }
-  report->model = arguments.model;
-  report->text = arguments.text;
-  report->weights = arguments.weights;
-  report->cpu = CpuName();
-  report->target = TargetName(*ChooseTarget());
-  report->llama_build = LlamaBuild();
-  report->command = OwnCommandLine();
-  report->depth = arguments.depth > 0 ? arguments.depth : arguments.context;
-  report->rounds = arguments.rounds;
-  QualityOptions& options = report->options;
-  options.context_tokens = arguments.context;
-  options.chunks = arguments.chunks;
-  options.decode_tokens = arguments.decode_tokens >= 0 ? arguments.decode_tokens : std::min(128, arguments.context / 2);
-  options.threads = arguments.threads;
-
-  // The base is row one; the stock caches are rows that a model may refuse (head widths that are no multiple of 32).
-  std::vector<Candidate> candidates;
-  for (const char* name : {"q8_0", "q4_0"}) candidates.push_back({*ParseCacheChoice(name), /*must_run=*/false});
-  for (const CacheChoice& cache : *asked) {
-    const bool shown_anyway = cache.name == "f16" || cache.name == "q8_0" || cache.name == "q4_0";
-    if (!shown_anyway) candidates.push_back({cache, /*must_run=*/true});
-  }
-
-  Progress progress;
-  {
-    ModelPair models(model_path);
-    StatusOr<Model*> model = models.Get(Model::Devices::kCpu);
-    if (!model.ok()) return model.status();
-    report->model_description = (*model)->description();
-    if (arguments.context > (*model)->train_context()) {
-      fmt::print(stderr, "swivel eval: warning: -c {} is beyond the {} tokens this model was trained on; all caches suffer\n",
-                 arguments.context, (*model)->train_context());
-    }
-    const std::vector<Token> tokens = (*model)->Tokenize(text, /*add_special=*/true, /*parse_special=*/false);
-    const int available = static_cast<int>(tokens.size() / static_cast<size_t>(arguments.context));
-    if (available < 1) {
-      return Status::Invalid(fmt::format("text '{}' has {} tokens, which is less than one context of {}; use a longer text or a smaller -c",
-                                         arguments.text, tokens.size(), arguments.context));
-    }
-    if (options.chunks == 0) options.chunks = available;
-    if (options.chunks > available) {
-      fmt::print(stderr, "swivel eval: warning: the text holds {} of the {} chunks asked for\n", available, options.chunks);
-      options.chunks = available;
-    }
-    StatusOr<QualityReport> quality = EvaluateQuality(models, tokens, candidates, options, &progress);
-    if (!quality.ok()) return quality.status();
-    report->quality = std::move(*quality);
-  }
-  if (arguments.no_speed) return {};
-
-  std::vector<MeasureRequest> requests;
-  for (const CacheQuality& cache : report->quality.caches) {
-    MeasureRequest request;
-    request.model = model_path;
-    request.kv = cache.cache.name;
-    request.text = arguments.text;
-    request.depth = report->depth;
-    request.threads = arguments.threads;
-    requests.push_back(request);
-  }
-  StatusOr<std::vector<Measurement>> speed = MeasureAll(requests, arguments.rounds, &progress);
-  if (!speed.ok()) return speed.status();
-  report->speed = std::move(*speed);
-  return {};
 }
 
 int RunEval(const EvalArguments& arguments) {
@@ -194,6 +73,25 @@ void AddEval(CLI::App& app, int* exit_code) {
       ->capture_default_str()
       ->check(CLI::IsMember({"as-is", "f32"}));
   command
+      ->add_option("--ubatch", arguments->micro_batch,
+                   "Tokens of a micro-batch of prompts. More than 128 flatters caches that keep recent tokens exact")
+      ->capture_default_str()
+      ->check(CLI::Range(16, 4096));
+  command->add_option("--stride", arguments->stride, "Tokens between the beginnings of chunks; 0: as -c. -c / 2 scores every token")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1 << 24));
+  command->add_option("--score-from", arguments->score_from, "First position of a chunk that is scored; 0: its middle, as in llama-perplexity")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1 << 24));
+  command->add_option("--reference", arguments->reference, "The cache that the others are judged against: better, worse or can't tell")
+      ->capture_default_str();
+  command->add_option("--greedy", arguments->trajectories, "Greedy continuations compared with those of f16; 0: none")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1000));
+  command->add_option("--greedy-tokens", arguments->trajectory_tokens, "Tokens of each")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 16));
+  command
       ->add_option("--decode-tokens", arguments->decode_tokens,
                    "Tokens decoded one by one; 0: do not measure the decode path (default: 128, or half of -c if that is less)")
       ->check(CLI::Range(0, 1 << 20));
@@ -204,6 +102,8 @@ void AddEval(CLI::App& app, int* exit_code) {
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
   command->add_flag("--no-speed", arguments->no_speed, "Measure neither speed nor peak memory");
+  command->add_option("--state", arguments->state,
+                      "Keep what is finished in this file; the same command again goes on from there, also with other caches");
   command->add_option("--json", arguments->json, "Also write everything to this file");
   command->add_option("-o,--output", arguments->format, "What to print: md, csv or json")
       ->capture_default_str()

@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   swivel::cli::AddRun(app, &exit_code);
   swivel::cli::AddEval(app, &exit_code);
+  swivel::cli::AddCompare(app, &exit_code);
   swivel::cli::AddBench(app, &exit_code);
   swivel::cli::AddExec(app, &exit_code);
   swivel::cli::AddSize(app, &exit_code);
@@ -32,8 +33,9 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    // CLI11 numbers its errors; scripts are promised 1.
-    return app.exit(error) == 0 ? 0 : 1;
+    // CLI11 numbers its errors; scripts are promised 1, and 2 where 1 says that a limit is exceeded.
+    const bool compares = argc > 1 && std::string(argv[1]) == "compare";
+    return app.exit(error) == 0 ? 0 : compares ? 2 : 1;
   }
   return exit_code;
 }

@@ -29,7 +29,38 @@ size_t ArgMax(std::span<const float> values) {
   return static_cast<size_t>(std::max_element(values.begin(), values.end()) - values.begin());
 }
 
+TopTokens TopOf(std::span<const float> logits) {
+  TopTokens top;
+  top.fill(UINT32_MAX);
+  size_t count = 0;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    // Most values are below the fifth so far: one comparison each.
+    if (count == kTopTokens && !(logits[i] > logits[top[count - 1]])) continue;
+    size_t place = count < kTopTokens ? count++ : kTopTokens - 1;
+    for (; place > 0 && logits[i] > logits[top[place - 1]]; --place) top[place] = top[place - 1];
+    top[place] = static_cast<uint32_t>(i);
+  }
+  return top;
+}
+
+double TopOverlap(const TopTokens& a, const TopTokens& b) {
+  size_t shared = 0;
+  for (uint32_t token : a) shared += token != UINT32_MAX && std::find(b.begin(), b.end(), token) != b.end() ? 1 : 0;
+  return static_cast<double>(shared) / static_cast<double>(kTopTokens);
+}
+
 size_t BlockLength(size_t num_values) { return std::clamp<size_t>(num_values / 8, 8, 64); }
+
+std::vector<std::pair<size_t, size_t>> Blocks(std::span<const size_t> run_lengths, size_t block) {
+  std::vector<std::pair<size_t, size_t>> bounds;
+  size_t begin = 0;
+  for (size_t length : run_lengths) {
+    const size_t count = std::max<size_t>(1, (length + block / 2) / block);
+    for (size_t b = 0; b < count && length > 0; ++b) bounds.emplace_back(begin + length * b / count, begin + length * (b + 1) / count);
+    begin += length;
+  }
+  return bounds;
+}
 
 MeanError MeanByBlocks(std::span<const double> values, std::span<const size_t> run_lengths, size_t block) {
   if (block == 0) block = BlockLength(values.size());
@@ -45,21 +76,14 @@ MeanError MeanByBlocks(std::span<const double> values, std::span<const size_t> r
 
   // The mean is sum_b n_b m_b / N. With blocks taken as independent its variance is estimated by
   // M/(M-1) sum_b (n_b (m_b - mean))^2 / N^2, which for equal blocks is the usual sd(m_b)^2 / M.
-  size_t begin = 0;
-  size_t num_blocks = 0;
   double squares = 0;
-  for (size_t length : run_lengths) {
-    const size_t blocks = std::max<size_t>(1, (length + block / 2) / block);
-    for (size_t b = 0; b < blocks && length > 0; ++b) {
-      const size_t from = begin + length * b / blocks;
-      const size_t to = begin + length * (b + 1) / blocks;
-      double deviation = 0;
-      for (size_t i = from; i < to; ++i) deviation += values[i] - result.mean;
-      squares += deviation * deviation;
-      ++num_blocks;
-    }
-    begin += length;
+  const auto all_blocks = Blocks(run_lengths, block);
+  for (const auto& [from, to] : all_blocks) {
+    double deviation = 0;
+    for (size_t i = from; i < to; ++i) deviation += values[i] - result.mean;
+    squares += deviation * deviation;
   }
+  const size_t num_blocks = all_blocks.size();
   if (num_blocks >= 4) {
     const double blocks = static_cast<double>(num_blocks);
     result.error = std::sqrt(blocks / (blocks - 1) * squares) / count;
@@ -104,7 +128,28 @@ Summary Summarize(std::span<const double> values, std::span<const size_t> run_le
   if (sorted.size() >= 100) summary.p99 = Percentile(sorted, 0.99);
   if (sorted.size() >= 1000) summary.p999 = Percentile(sorted, 0.999);
   summary.max = sorted.back();
+  summary.max_at = static_cast<size_t>(std::max_element(values.begin(), values.end()) - values.begin());
   return summary;
+}
+
+std::vector<PositionBucket> MeansByPosition(std::span<const double> values, std::span<const size_t> run_lengths, int first_position,
+                                            int num_buckets) {
+  constexpr size_t kLeast = 8;
+  std::vector<PositionBucket> buckets;
+  if (run_lengths.empty()) return buckets;
+  const size_t length = run_lengths[0];
+  const size_t count = std::clamp<size_t>(length / kLeast, 1, static_cast<size_t>(num_buckets));
+  for (size_t b = 0; b < count; ++b) {
+    const size_t from = length * b / count, to = length * (b + 1) / count;
+    std::vector<double> inside;
+    for (size_t begin = 0; begin + length <= values.size(); begin += length) {
+      inside.insert(inside.end(), values.begin() + static_cast<long>(begin + from), values.begin() + static_cast<long>(begin + to));
+    }
+    const std::vector<size_t> runs(inside.size() / std::max<size_t>(1, to - from), to - from);
+    buckets.push_back({first_position + static_cast<int>(from), first_position + static_cast<int>(to), inside.size(),
+                       MeanByBlocks(inside, runs)});
+  }
+  return buckets;
 }
 
 double Median(std::vector<double> values) {

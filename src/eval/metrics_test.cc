@@ -140,5 +140,47 @@ TEST(Summarize, DamageIsCountedAndNotAveragedAway) {
   EXPECT_FALSE(summary.median.has_value());
 }
 
+TEST(TopOf, OrdersTheFiveMostLikely) {
+  const std::vector<float> logits = {0, 5, 2, 5, -1, 9, 3, 2, -8};
+  EXPECT_EQ(TopOf(logits), (TopTokens{5, 1, 3, 6, 2}));  // the first of equals before
+  EXPECT_EQ(TopOf(std::vector<float>{1, 2}), (TopTokens{1, 0, UINT32_MAX, UINT32_MAX, UINT32_MAX}));
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  std::vector<float> many(1000);
+  for (float& value : many) value = normal(random);
+  std::vector<uint32_t> order(many.size());
+  for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return many[a] > many[b]; });
+  const TopTokens top = TopOf(many);
+  EXPECT_TRUE(std::equal(top.begin(), top.end(), order.begin()));
+}
+
+TEST(TopOverlap, CountsWhatBothName) {
+  EXPECT_DOUBLE_EQ(TopOverlap({1, 2, 3, 4, 5}, {5, 4, 3, 2, 1}), 1);
+  EXPECT_DOUBLE_EQ(TopOverlap({1, 2, 3, 4, 5}, {1, 9, 8, 7, 6}), 0.2);
+  EXPECT_DOUBLE_EQ(TopOverlap({1, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX}, {1, UINT32_MAX, 2, 3, 4}), 0.2);
+}
+
+TEST(MeansByPosition, GathersADepthFromAllRuns) {
+  // Two runs of 32; a value is its position, plus 100 in the second run.
+  std::vector<double> values;
+  for (int run = 0; run < 2; ++run) {
+    for (int i = 0; i < 32; ++i) values.push_back(64 + i + 100 * run);
+  }
+  const std::vector<size_t> runs = {32, 32};
+  const std::vector<PositionBucket> buckets = MeansByPosition(values, runs, 64, 8);
+  ASSERT_EQ(buckets.size(), 4u);  // of 8 positions, not 8 of 4
+  EXPECT_EQ(buckets[1].begin, 72);
+  EXPECT_EQ(buckets[1].end, 80);
+  EXPECT_EQ(buckets[1].positions, 16u);
+  EXPECT_DOUBLE_EQ(buckets[1].mean.mean, 75.5 + 50);
+}
+
+TEST(Summarize, SaysWhereTheWorstIs) {
+  std::vector<double> values(128, 0.5);
+  values[77] = 3;
+  EXPECT_EQ(*Summarize(values, std::vector<size_t>{128}).max_at, 77u);
+}
+
 }  // namespace
 }  // namespace swivel

@@ -1,154 +1,116 @@
+// Assemble: from what was stored to figures.
 #include "eval/quality.h"
 
 #include <algorithm>
-#include <memory>
-#include <utility>
 
 #include <fmt/format.h>
-
-#include "eval/lock_step.h"
-#include "eval/system_info.h"
-#include "llama/layout.h"
 
 namespace swivel {
 namespace {
 
-Agreement Agree(const Series& series) {
+constexpr const char* kCounter = "counter.";  // numbers of a record that the plugin counted
+
+Agreement Agree(Series series, int first_position) {
   Agreement agreement;
-  if (series.kld.empty()) return agreement;
-  agreement.kld = Summarize(series.kld, series.runs);
-  agreement.same_top1 = MeanByBlocks(series.same_top1, series.runs);
+  agreement.series = std::move(series);
+  const Series& all = agreement.series;
+  if (all.size() == 0) return agreement;
+  const std::vector<double> kld = Widen(all.kld);
+  agreement.kld = Summarize(kld, all.runs);
+  agreement.same_top1 = MeanByBlocks(Widen(all.same_top1), all.runs);
+  agreement.top5_overlap = MeanByBlocks(Widen(all.top5_overlap), all.runs);
+  agreement.mean_delta_p = MeanByBlocks(Widen(all.delta_p), all.runs);
+  if (agreement.kld.invalid == 0) agreement.by_position = MeansByPosition(kld, all.runs, first_position);
   return agreement;
 }
 
-int64_t LogitBytes(const Model& model) {
-  // Once in the context's output buffer and once as the last tensor of the graph.
-  return int64_t{2} * LogitBatch(model.vocab_size()) * model.vocab_size() * static_cast<int64_t>(sizeof(float));
+Series Collect(const Store& store, const std::string& name, int chunks) {
+  Series series;
+  for (int c = 0; c < chunks; ++c) {
+    const Record* record = store.Find(name, ChunkUnit(c));
+    // All or nothing: figures of other chunks than the base's would be compared with them.
+    if (record == nullptr) return Series();
+    series.Append(ToSeries(*record));
+  }
+  return series;
 }
 
-// How many contexts may live together.
-int GroupSize(int64_t context_bytes, int wanted) {
-  const std::optional<int64_t> available = AvailableMemoryBytes();
-  if (!available) return wanted;
-  constexpr int64_t kGraphBytes = int64_t{96} << 20;  // compute buffers beside the logits, generously
-  const int64_t fitting = *available * 8 / 10 / (context_bytes + kGraphBytes);
-  // The base and one candidate are the least there is to compare.
-  return static_cast<int>(std::clamp<int64_t>(fitting, 2, std::max(wanted, 2)));
+Agreement DecodeAgreement(const Store& store, const std::string& name, const QualityOptions& options, int chunks, int step) {
+  const Record* record = store.Find(name, DecodeUnit(chunks - 1, options.decode_tokens, step));
+  return record == nullptr ? Agreement() : Agree(ToSeries(*record), options.context_tokens - options.decode_tokens);
 }
 
-void Finish(const Series& base, const Member& member, CacheQuality* quality) {
-  quality->prefill = Agree(member.prefill);
-  quality->decode = Agree(member.decode);
-  quality->perplexity = Perplexity(member.prefill.nll, member.prefill.runs);
-  std::vector<double> difference(base.nll.size());
-  for (size_t i = 0; i < difference.size(); ++i) difference[i] = member.prefill.nll[i] - base.nll[i];
-  quality->log_ppl_ratio = MeanByBlocks(difference, base.runs);
+std::optional<TrajectoryFigures> Trajectories(const Store& store, const std::string& name, const QualityOptions& options) {
+  TrajectoryFigures figures;
+  figures.tokens = options.trajectory_tokens;
+  std::vector<double> until;
+  for (int t = 0; t < options.trajectories; ++t) {
+    const Record* record = store.Find(name, TrajectoryUnit(t, options));
+    if (record == nullptr || !record->numbers.contains("until")) return std::nullopt;
+    figures.until.push_back(static_cast<int>(record->numbers.at("until")));
+    figures.length.push_back(static_cast<int>(record->numbers.at("length")));
+    until.push_back(figures.until.back());
+    figures.never += figures.until.back() == figures.length.back() ? 1 : 0;
+  }
+  figures.count = options.trajectories;
+  if (figures.count == 0) return std::nullopt;
+  figures.median_until = Median(until);
+  return figures;
+}
+
+void AddCounters(const Record* record, std::map<std::string, int64_t>* counters) {
+  if (record == nullptr) return;
+  for (const auto& [name, number] : record->numbers) {
+    if (name.starts_with(kCounter)) (*counters)[name.substr(std::string(kCounter).size())] += static_cast<int64_t>(number);
+  }
+}
+
+void AssembleCache(const Store& store, const QualityOptions& options, const QualityReport& report, CacheQuality* quality) {
+  const bool is_base = quality == &report.caches[0];
+  const std::string name = is_base ? kBaseName : StoreName(quality->cache);
+  Series series = Collect(store, name, report.chunks);
+  if (series.size() == 0) return;
+  quality->perplexity = Perplexity(Widen(series.nll), series.runs);
+  if (is_base) {
+    quality->prefill.series = std::move(series);
+  } else {
+    const Series& base = report.caches[0].prefill.series;
+    std::vector<double> difference(std::min(base.size(), series.size()));
+    for (size_t i = 0; i < difference.size(); ++i) difference[i] = double{series.nll[i]} - double{base.nll[i]};
+    quality->log_ppl_ratio = MeanByBlocks(difference, series.runs);
+    quality->prefill = Agree(std::move(series), options.first_scored());
+    quality->decode = DecodeAgreement(store, name, options, report.chunks, 1);
+    quality->decode4 = DecodeAgreement(store, name, options, report.chunks, 4);
+    quality->trajectories = Trajectories(store, name, options);
+  }
+  for (int c = 0; c < report.chunks; ++c) AddCounters(store.Find(name, ChunkUnit(c)), &quality->counters);
+  for (int step : {1, 4}) AddCounters(store.Find(name, DecodeUnit(report.chunks - 1, options.decode_tokens, step)), &quality->counters);
+  for (int t = 0; t < options.trajectories; ++t) AddCounters(store.Find(name, TrajectoryUnit(t, options)), &quality->counters);
+  if (quality->prefill.kld.max_at) {
+    const size_t length = quality->prefill.series.runs[0];
+    quality->worst = TextPlace{static_cast<int>(*quality->prefill.kld.max_at / length),
+                               options.first_scored() + static_cast<int>(*quality->prefill.kld.max_at % length),
+                               {}};
+  }
 }
 
 }  // namespace
 
-StatusOr<QualityReport> EvaluateQuality(ModelPair& models, std::span<const Token> text, const std::vector<Candidate>& candidates,
-                                        const QualityOptions& options, Progress* progress) {
-  const CacheChoice f16 = *ParseCacheChoice("f16");
-  StatusOr<Model*> stock = models.For(f16);
-  if (!stock.ok()) return stock.status();
-  const Model& model = **stock;
-  StatusOr<CacheLayout> layout = ProbeLayout(model, options.context_tokens, options.threads);
-  if (!layout.ok()) return layout.status();
+std::string StoreName(const CacheChoice& cache) {
+  return cache.stock ? fmt::format("stock:{}", cache.ggml_type) : "swivel:" + cache.spec;
+}
+std::string ChunkUnit(int chunk) { return fmt::format("chunk {}", chunk); }
+std::string DecodeUnit(int chunk, int decode_tokens, int step) { return fmt::format("decode {} {}x{}", chunk, decode_tokens, step); }
+std::string TrajectoryUnit(int index, const QualityOptions& options) {
+  return fmt::format("trajectory {}/{}x{}", index, options.trajectories, options.trajectory_tokens);
+}
 
-  ContextOptions context_options;
-  context_options.context_tokens = options.context_tokens;
-  context_options.batch_tokens = context_options.micro_batch_tokens = kMicroBatch;
-  context_options.max_outputs = LogitBatch(model.vocab_size());
-  context_options.threads = options.threads;
-  auto make_member = [&](const CacheChoice& cache, const ContextOptions& used) -> StatusOr<Member> {
-    StatusOr<Model*> holder = models.For(cache);
-    if (!holder.ok()) return holder.status();
-    StatusOr<std::unique_ptr<Context>> context = Context::Create(**holder, cache, used);
-    if (!context.ok()) return context.status();
-    Member member;
-    member.context = std::move(*context);
-    return member;
-  };
-
-  QualityReport report;
-  report.chunks = options.chunks;
-  report.logit_batch = context_options.max_outputs;
-  report.caches.emplace_back();
-  report.caches[0].cache = f16;
-  for (const Candidate& candidate : candidates) {
-    report.caches.emplace_back();
-    report.caches.back().cache = candidate.cache;
-    StatusOr<Model*> holder = models.For(candidate.cache);  // loads what is needed before memory is counted
-    if (!holder.ok()) return holder.status();
+void Assemble(const Store& store, const QualityOptions& options, QualityReport* report) {
+  report->floor = Agree(Collect(store, kFloorName, report->chunks), options.first_scored());
+  report->floor_decode = DecodeAgreement(store, kFloorName, options, report->chunks, 1);
+  for (CacheQuality& quality : report->caches) {
+    if (quality.refusal.empty()) AssembleCache(store, options, *report, &quality);
   }
-
-  std::vector<Token> tokens(text.begin(), text.begin() + static_cast<long>(options.chunks) * options.context_tokens);
-  if (model.adds_bos()) {
-    for (int c = 0; c < options.chunks; ++c) tokens[static_cast<size_t>(c) * static_cast<size_t>(options.context_tokens)] = model.bos();
-  }
-  auto chunk = [&](int c) {
-    const size_t length = static_cast<size_t>(options.context_tokens);
-    return std::span<const Token>(tokens).subspan(static_cast<size_t>(c) * length, length);
-  };
-
-  // The base, the floor and the candidates; the floor is in the first group.
-  const int total = 2 + static_cast<int>(candidates.size());
-  const int64_t context_bytes = layout->BytesAs(f16.ggml_type) + LogitBytes(model);
-  const int group_size = options.max_contexts > 0 ? std::max(2, options.max_contexts) : GroupSize(context_bytes, total);
-  report.num_groups = 1 + (total - 2) / (group_size - 1);
-  report.memory_bound_bytes = context_bytes * std::min(group_size, total);
-  progress->Begin((total + report.num_groups - 1.0) * options.context_tokens * (options.chunks + (options.decode_tokens > 0 ? 1 : 0)));
-
-  size_t next_candidate = 0;
-  for (int group = 0; group == 0 || next_candidate < candidates.size(); ++group) {
-    std::vector<Member> members;
-    std::vector<size_t> rows;  // in report.caches, of members behind the base and the floor
-    StatusOr<Member> base = make_member(f16, context_options);
-    if (!base.ok()) return base.status();
-    members.push_back(std::move(*base));
-    if (group == 0) {
-      ContextOptions split = context_options;
-      split.micro_batch_tokens = report.logit_batch / 2;
-      StatusOr<Member> floor = make_member(f16, split);
-      if (!floor.ok()) return floor.status();
-      members.push_back(std::move(*floor));
-    }
-    const size_t first_candidate = members.size();
-    for (; next_candidate < candidates.size() && static_cast<int>(members.size()) < group_size; ++next_candidate) {
-      StatusOr<Member> member = make_member(candidates[next_candidate].cache, context_options);
-      if (member.ok()) {
-        rows.push_back(next_candidate + 1);
-        members.push_back(std::move(*member));
-      } else if (candidates[next_candidate].must_run) {
-        return member.status();
-      } else {
-        report.caches[next_candidate + 1].refusal = member.status().message();
-      }
-    }
-
-    LockStep lock_step(members, options.context_tokens, options.threads, progress);
-    for (int c = 0; c < options.chunks; ++c) {
-      Status status = lock_step.RunChunk(chunk(c), fmt::format("chunk {}/{}", c + 1, options.chunks));
-      if (!status.ok()) return status;
-    }
-    if (options.decode_tokens > 0) {
-      Status status = lock_step.RunDecode(chunk(options.chunks - 1), options.decode_tokens, /*batched=*/group == 0 ? 1 : -1);
-      if (!status.ok()) return status;
-    }
-    if (group == 0) {
-      report.caches[0].use = members[0].context->Use(*layout);
-      report.caches[0].perplexity = Perplexity(members[0].prefill.nll, members[0].prefill.runs);
-      report.floor = Agree(members[1].prefill);
-      report.floor_decode = Agree(members[1].decode);
-    }
-    for (size_t i = 0; i < rows.size(); ++i) {
-      report.caches[rows[i]].use = members[first_candidate + i].context->Use(*layout);
-      Finish(members[0].prefill, members[first_candidate + i], &report.caches[rows[i]]);
-    }
-  }
-  progress->Clear();
-  return report;
 }
 
 }  // namespace swivel

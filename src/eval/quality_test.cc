@@ -8,100 +8,20 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <random>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "eval/lock_step.h"
-#include "ggml.h"
-#include "gguf.h"
+#include "eval/output_file.h"
 #include "llama/f32_weights.h"
 #include "llama/log.h"
+#include "llama/test_model.h"
 
 namespace swivel {
 namespace {
-
-constexpr int kVocab = 320;
-
-// Collects keys and random F32 (or Q8_0) tensors of a GGUF file.
-class TinyModel {
- public:
-  explicit TinyModel(const char* architecture) : gguf_(gguf_init_empty()) {
-    ggml_ = ggml_init({size_t{64} << 20, nullptr, false});
-    prefix_ = architecture;
-    gguf_set_val_str(gguf_, "general.architecture", architecture);
-    gguf_set_val_str(gguf_, "tokenizer.ggml.model", "none");
-    Number("vocab_size", kVocab);
-    Number("context_length", 1024);
-    Number("embedding_length", 64);
-    Number("block_count", 2);
-    Number("feed_forward_length", 96);
-    gguf_set_val_f32(gguf_, (prefix_ + ".attention.layer_norm_rms_epsilon").c_str(), 1e-5f);
-    Tensor("token_embd.weight", {64, kVocab});
-    Tensor("output_norm.weight", {64});
-    Tensor("output.weight", {64, kVocab});
-  }
-  ~TinyModel() {
-    gguf_free(gguf_);
-    ggml_free(ggml_);
-  }
-
-  void Number(const char* key, uint32_t value) { gguf_set_val_u32(gguf_, (prefix_ + "." + key).c_str(), value); }
-  void Tensor(const std::string& name, const std::vector<int64_t>& shape, ggml_type type = GGML_TYPE_F32) {
-    ggml_tensor* tensor = ggml_new_tensor(ggml_, type, static_cast<int>(shape.size()), shape.data());
-    ggml_set_name(tensor, name.c_str());
-    std::vector<float> values(static_cast<size_t>(ggml_nelements(tensor)));
-    // Wide enough that attention is peaked and the next token is not a coin toss.
-    std::normal_distribution<float> normal(shape.size() == 1 ? 1.0f : 0.0f, shape.size() == 1 ? 0.1f : 0.35f);
-    for (float& value : values) value = normal(random_);
-    ggml_quantize_chunk(type, values.data(), tensor->data, 0, ggml_nelements(tensor) / tensor->ne[0], tensor->ne[0], nullptr);
-    gguf_add_tensor(gguf_, tensor);
-  }
-  std::string Write(const std::string& name) {
-    const std::string path = (std::filesystem::path(testing::TempDir()) / (name + std::to_string(getpid()) + ".gguf")).string();
-    EXPECT_TRUE(gguf_write_to_file(gguf_, path.c_str(), false));
-    return path;
-  }
-
- private:
-  gguf_context* gguf_;
-  ggml_context* ggml_;
-  std::string prefix_;
-  std::mt19937 random_{11};
-};
-
-std::string WriteLlama(const std::string& name, ggml_type weights, uint32_t head_width = 32) {
-  TinyModel model("llama");
-  model.Number("attention.head_count", 2);
-  model.Number("attention.head_count_kv", 1);
-  model.Number("attention.key_length", head_width);
-  model.Number("attention.value_length", head_width);
-  model.Number("rope.dimension_count", head_width);
-  const int64_t width = head_width;
-  for (const char* block : {"blk.0.", "blk.1."}) {
-    const std::string prefix = block;
-    model.Tensor(prefix + "attn_norm.weight", {64});
-    model.Tensor(prefix + "attn_q.weight", {64, 2 * width}, weights);
-    model.Tensor(prefix + "attn_k.weight", {64, width}, weights);
-    model.Tensor(prefix + "attn_v.weight", {64, width}, weights);
-    model.Tensor(prefix + "attn_output.weight", {2 * width, 64}, width % 16 == 0 ? weights : GGML_TYPE_F32);
-    model.Tensor(prefix + "ffn_norm.weight", {64});
-    model.Tensor(prefix + "ffn_gate.weight", {64, 96}, weights);
-    model.Tensor(prefix + "ffn_up.weight", {64, 96}, weights);
-    model.Tensor(prefix + "ffn_down.weight", {96, 64}, weights);
-  }
-  return model.Write(name);
-}
-
-std::vector<Token> RandomTokens(int count) {
-  std::mt19937 random(5);
-  std::vector<Token> tokens(static_cast<size_t>(count));
-  for (Token& token : tokens) token = static_cast<Token>(random() % kVocab);
-  return tokens;
-}
 
 std::vector<Candidate> Stock(std::initializer_list<const char*> names, bool must_run = true) {
   std::vector<Candidate> candidates;
@@ -114,11 +34,20 @@ QualityOptions SmallOptions() {
   options.context_tokens = 256;
   options.chunks = 2;
   options.decode_tokens = 32;
+  options.trajectories = 2;
+  options.trajectory_tokens = 16;
   return options;
 }
 
 class Quality : public testing::Test {
  protected:
+  static StatusOr<QualityReport> Run(ModelPair& models, const std::vector<Token>& tokens, const std::vector<Candidate>& candidates,
+                                     const QualityOptions& options, Store* store = nullptr) {
+    Progress progress;
+    Store memory;
+    return EvaluateQuality(models, tokens, candidates, options, store != nullptr ? store : &memory, &progress);
+  }
+
   void SetUp() override { CaptureLlamaLog(false); }
   void TearDown() override {
     if (!path_.empty()) std::filesystem::remove(path_);
@@ -129,9 +58,8 @@ class Quality : public testing::Test {
 TEST_F(Quality, OrdersCachesAndCountsThem) {
   path_ = WriteLlama("swivel_quality", GGML_TYPE_F32);
   ModelPair models(path_);
-  Progress progress;
   const std::vector<Token> tokens = RandomTokens(2 * 256);
-  StatusOr<QualityReport> report = EvaluateQuality(models, tokens, Stock({"q8_0", "q4_0", "stock:f16"}), SmallOptions(), &progress);
+  StatusOr<QualityReport> report = Run(models, tokens, Stock({"q8_0", "q4_0", "stock:f16"}), SmallOptions());
   ASSERT_TRUE(report.ok()) << report.status().message();
   ASSERT_EQ(report->caches.size(), 4u);
   const CacheQuality& base = report->caches[0];
@@ -152,6 +80,19 @@ TEST_F(Quality, OrdersCachesAndCountsThem) {
   EXPECT_LT(*report->floor.kld.mean, *q8_0.prefill.kld.mean);
   EXPECT_GT(q8_0.prefill.same_top1->mean, q4_0.prefill.same_top1->mean);
 
+  EXPECT_EQ(q4_0.decode4.kld.positions, 32u);
+  EXPECT_GT(*q4_0.decode4.kld.mean, 10 * *q8_0.decode4.kld.mean);
+  EXPECT_GT(q8_0.prefill.top5_overlap->mean, q4_0.prefill.top5_overlap->mean);
+  EXPECT_EQ(q4_0.prefill.by_position.size(), 8u);
+  EXPECT_EQ(q4_0.prefill.by_position.front().begin, 128);
+  EXPECT_EQ(q4_0.prefill.by_position.back().end, 255);
+  ASSERT_TRUE(q4_0.trajectories.has_value());
+  EXPECT_EQ(same.trajectories->never, 2);
+  EXPECT_LE(q4_0.trajectories->median_until, q8_0.trajectories->median_until);
+  // The worst token is where its series says.
+  const size_t worst = static_cast<size_t>(q4_0.worst->chunk * 127 + q4_0.worst->position - 128);
+  EXPECT_FLOAT_EQ(q4_0.prefill.series.kld[worst], static_cast<float>(*q4_0.prefill.kld.max));
+
   // The same computation twice is bit for bit the same.
   EXPECT_EQ(*same.prefill.kld.max, 0);
   EXPECT_EQ(same.prefill.same_top1->mean, 1);
@@ -160,19 +101,89 @@ TEST_F(Quality, OrdersCachesAndCountsThem) {
   EXPECT_FALSE(base.log_ppl_ratio.has_value());
 }
 
+// What the store holds is not measured again, and what is missing is: a file cut in the middle of a line, as a killed process leaves it,
+// ends in the same figures.
+TEST_F(Quality, GoesOnWhereItWasKilled) {
+  path_ = WriteLlama("swivel_resume", GGML_TYPE_F32);
+  ModelPair models(path_);
+  const std::vector<Token> tokens = RandomTokens(2 * 256);
+  const std::vector<Candidate> candidates = Stock({"q8_0", "q4_0"});
+  const std::string file = path_ + ".state";
+  const Conditions conditions = {{"-c", "256"}};
+  std::string content;
+  std::vector<double> whole;
+  auto figures = [](const QualityReport& report) {
+    std::vector<double> all = {*report.floor.kld.mean, *report.floor_decode.kld.mean, report.caches[0].perplexity->mean};
+    for (size_t i = 1; i < 3; ++i) {
+      const CacheQuality& cache = report.caches[i];
+      for (double figure : {*cache.prefill.kld.mean, *cache.prefill.kld.max, *cache.decode.kld.mean, *cache.decode4.kld.mean,
+                            cache.log_ppl_ratio->mean, cache.trajectories->median_until, *cache.use.bits_per_value}) {
+        all.push_back(figure);
+      }
+    }
+    return all;
+  };
+  {
+    StatusOr<std::unique_ptr<Store>> store = Store::Open(file, conditions);
+    ASSERT_TRUE(store.ok()) << store.status().message();
+    StatusOr<QualityReport> report = Run(models, tokens, candidates, SmallOptions(), store->get());
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    EXPECT_EQ(report->num_groups, 1);
+    whole = figures(*report);
+    content = *ReadFile(file);
+  }
+  {
+    StatusOr<std::unique_ptr<Store>> store = Store::Open(file, conditions);
+    StatusOr<QualityReport> report = Run(models, tokens, candidates, SmallOptions(), store->get());
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    EXPECT_EQ(report->num_groups, 0);  // nothing was left to do
+    EXPECT_EQ(figures(*report), whole);
+  }
+  for (double share : {0.1, 0.5, 0.9}) {
+    ASSERT_TRUE(WriteFile(file, content.substr(0, static_cast<size_t>(share * static_cast<double>(content.size())))).ok());
+    StatusOr<std::unique_ptr<Store>> store = Store::Open(file, conditions);
+    ASSERT_TRUE(store.ok()) << store.status().message();
+    StatusOr<QualityReport> report = Run(models, tokens, candidates, SmallOptions(), store->get());
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    EXPECT_EQ(report->num_groups, 1) << share;
+    EXPECT_EQ(figures(*report), whole) << share;
+  }
+  std::filesystem::remove(file);
+}
+
+TEST_F(Quality, AStrideScoresEveryTokenOnce) {
+  path_ = WriteLlama("swivel_stride", GGML_TYPE_F32);
+  ModelPair models(path_);
+  QualityOptions options = SmallOptions();
+  options.stride = 128;
+  options.chunks = 3;
+  options.decode_tokens = options.trajectories = 0;
+  StatusOr<QualityReport> report = Run(models, RandomTokens(512), Stock({"q4_0"}), options);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_EQ(report->caches[1].prefill.kld.positions, 3u * 127);
+  EXPECT_FALSE(report->caches[1].decode.kld.mean.has_value());
+  EXPECT_FALSE(report->caches[1].trajectories.has_value());
+  options.stride = 0;
+  options.chunks = 1;
+  options.score_from = 16;
+  StatusOr<QualityReport> early = Run(models, RandomTokens(512), Stock({"q4_0"}), options);
+  ASSERT_TRUE(early.ok()) << early.status().message();
+  EXPECT_EQ(early->caches[1].prefill.kld.positions, 256u - 1 - 16);
+  EXPECT_NE(early->token_hash, report->token_hash);
+}
+
 TEST_F(Quality, GroupsDoNotChangeFigures) {
   path_ = WriteLlama("swivel_groups", GGML_TYPE_F32);
   ModelPair models(path_);
-  Progress progress;
   QualityOptions options = SmallOptions();
   const std::vector<Token> tokens = RandomTokens(2 * 256);
   const std::vector<Candidate> candidates = Stock({"q8_0", "q4_0", "stock:q5_0"});
-  StatusOr<QualityReport> together = EvaluateQuality(models, tokens, candidates, options, &progress);
+  StatusOr<QualityReport> together = Run(models, tokens, candidates, options);
   ASSERT_TRUE(together.ok()) << together.status().message();
   EXPECT_EQ(together->num_groups, 1);
   for (int max_contexts : {2, 3, 4}) {
     options.max_contexts = max_contexts;
-    StatusOr<QualityReport> apart = EvaluateQuality(models, tokens, candidates, options, &progress);
+    StatusOr<QualityReport> apart = Run(models, tokens, candidates, options);
     ASSERT_TRUE(apart.ok()) << apart.status().message();
     EXPECT_GT(apart->num_groups, 1);
     EXPECT_LT(apart->memory_bound_bytes, together->memory_bound_bytes);
@@ -187,13 +198,12 @@ TEST_F(Quality, GroupsDoNotChangeFigures) {
 TEST_F(Quality, ThreadsDoNotChangeFigures) {
   path_ = WriteLlama("swivel_threads", GGML_TYPE_F32);
   ModelPair models(path_);
-  Progress progress;
   QualityOptions options = SmallOptions();
   options.chunks = 1;
   double means[2];
   for (int threads : {1, 2}) {
     options.threads = threads;
-    StatusOr<QualityReport> report = EvaluateQuality(models, RandomTokens(256), Stock({"q4_0"}), options, &progress);
+    StatusOr<QualityReport> report = Run(models, RandomTokens(256), Stock({"q4_0"}), options);
     ASSERT_TRUE(report.ok()) << report.status().message();
     means[threads - 1] = *report->caches[1].prefill.kld.mean;
   }
@@ -204,14 +214,13 @@ TEST_F(Quality, ThreadsDoNotChangeFigures) {
 TEST_F(Quality, ARefusedCacheIsARowOrAnError) {
   path_ = WriteLlama("swivel_refused", GGML_TYPE_F32, /*head_width=*/16);
   ModelPair models(path_);
-  Progress progress;
   QualityOptions options = SmallOptions();
   options.chunks = 1;
-  StatusOr<QualityReport> shown = EvaluateQuality(models, RandomTokens(256), Stock({"q4_0"}, false), options, &progress);
+  StatusOr<QualityReport> shown = Run(models, RandomTokens(256), Stock({"q4_0"}, false), options);
   ASSERT_TRUE(shown.ok()) << shown.status().message();
   EXPECT_NE(shown->caches[1].refusal.find("block size"), std::string::npos) << shown->caches[1].refusal;
   EXPECT_FALSE(shown->caches[1].prefill.kld.mean.has_value());
-  StatusOr<QualityReport> asked = EvaluateQuality(models, RandomTokens(256), Stock({"q4_0"}), options, &progress);
+  StatusOr<QualityReport> asked = Run(models, RandomTokens(256), Stock({"q4_0"}), options);
   ASSERT_FALSE(asked.ok());
   EXPECT_EQ(asked.status().code(), StatusCode::kUnsupported);
 }
@@ -273,6 +282,8 @@ TEST_F(Quality, ExpandsWeightsOnce) {
 TEST(LogitBatch, StaysWithin128MiB) {
   EXPECT_EQ(LogitBatch(32000), 512);
   EXPECT_EQ(LogitBatch(151936), 128);
+  EXPECT_EQ(LogitBatch(32000, 128), 128);
+  EXPECT_EQ(LogitBatch(32000, 100), 64);
   for (int vocab : {1, 49152, 262144, 1000000}) {
     const int batch = LogitBatch(vocab);
     EXPECT_TRUE(batch == 16 || int64_t{batch} * vocab * 4 <= (int64_t{128} << 20)) << vocab;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "eval/checks.h"
 #include "eval/measure.h"
 #include "eval/quality.h"
 
@@ -20,16 +21,27 @@ struct EvalReport {
   QualityOptions options;
   QualityReport quality;
   std::vector<Measurement> speed;  // a measurement for each of quality.caches, or empty
+  std::string reference;           // the cache that the others are judged against
+  std::vector<CacheVerdict> verdicts;  // one for each of quality.caches, by SetVerdicts
   int depth = 0;
   int rounds = 0;
   std::string cpu, target, llama_build, command;
 };
 
-// At most 120 columns; cache names longer than 20 characters become #1, #2, … and are spelled out below the table.
+// Fills `verdicts`; a reference that is no row (or was refused) leaves them "not measured".
+void SetVerdicts(EvalReport* report);
+
+// Three tables of at most 120 columns: cost, verdicts and tails, greedy text and tasks. Cache names longer than 20 characters become #1,
+// #2, … and are spelled out below the first table.
 std::string ReportMarkdown(const EvalReport& report);
 std::string ReportCsv(const EvalReport& report);
 // docs/evaluation.md lists the keys.
 std::string ReportJson(const EvalReport& report);
+
+// The second table of ReportMarkdown: what the verdict is, the tails, where the worst token is. `names` are those of the first table.
+std::string DetailsMarkdown(const EvalReport& report, const std::vector<std::string>& names);
+// Warnings and policies, a line each.
+std::string ChecksText(const EvalReport& report);
 
 }  // namespace swivel
 

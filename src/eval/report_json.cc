@@ -4,6 +4,7 @@
 
 #include "base/version.h"
 #include "eval/report.h"
+#include "eval/store.h"
 
 namespace swivel {
 namespace {
@@ -25,14 +26,48 @@ Json KldJson(const Summary& kld) {
           {"max", OrNull(kld.max)},   {"positions", kld.positions},       {"invalid", kld.invalid}};
 }
 
+Json BucketsJson(const std::vector<PositionBucket>& buckets) {
+  Json json = Json::array();
+  for (const PositionBucket& bucket : buckets) {
+    json.push_back({{"begin", bucket.begin},
+                    {"end", bucket.end},
+                    {"positions", bucket.positions},
+                    {"mean", bucket.mean.mean},
+                    {"mean_err", OrNull(bucket.mean.error)}});
+  }
+  return json;
+}
+
+Json VerdictJson(const PairedDifference& difference) {
+  if (difference.verdict == Verdict::kNotMeasured) return {{"verdict", nullptr}};
+  return {{"verdict", VerdictName(difference.verdict)}, {"difference", difference.difference}, {"low", difference.low},
+          {"high", difference.high},                    {"ratio", difference.ratio},           {"blocks", difference.blocks}};
+}
+
+Json TrajectoriesJson(const std::optional<TrajectoryFigures>& figures) {
+  if (!figures) return Json();
+  return {{"count", figures->count},   {"tokens", figures->tokens}, {"median_until", figures->median_until},
+          {"never", figures->never}, {"until", figures->until},   {"length", figures->length}};
+}
+
+Json PoliciesJson(const CacheQuality& cache) {
+  Json json = Json::object();
+  for (const PolicyUse& policy : PoliciesOf(cache)) json[policy.key] = OrNull(policy.acted);
+  return json;
+}
+
 Json AgreementJson(const Agreement& agreement) {
   Json json = KldJson(agreement.kld);
   json["same_top1"] = MeanOf(agreement.same_top1);
   json["same_top1_err"] = ErrorOf(agreement.same_top1);
+  json["top5_overlap"] = MeanOf(agreement.top5_overlap);
+  json["mean_delta_p"] = MeanOf(agreement.mean_delta_p);
   return json;
 }
 
-Json ResultJson(const CacheQuality& cache, const Measurement* speed) {
+Json ResultJson(const EvalReport& report, size_t index) {
+  const CacheQuality& cache = report.quality.caches[index];
+  const Measurement* speed = index < report.speed.size() ? &report.speed[index] : nullptr;
   Json json;
   json["kv"] = cache.cache.name;
   json["stock"] = cache.cache.stock;
@@ -47,11 +82,29 @@ Json ResultJson(const CacheQuality& cache, const Measurement* speed) {
   json["kld"] = KldJson(cache.prefill.kld);
   json["same_top1"] = MeanOf(cache.prefill.same_top1);
   json["same_top1_err"] = ErrorOf(cache.prefill.same_top1);
+  json["top5_overlap"] = MeanOf(cache.prefill.top5_overlap);
+  json["top5_overlap_err"] = ErrorOf(cache.prefill.top5_overlap);
+  json["mean_delta_p"] = MeanOf(cache.prefill.mean_delta_p);
+  json["mean_delta_p_err"] = ErrorOf(cache.prefill.mean_delta_p);
+  json["kld_max_at"] = cache.worst ? Json{{"chunk", cache.worst->chunk}, {"position", cache.worst->position}, {"text", cache.worst->text}} : Json();
+  json["kld_by_position"] = BucketsJson(cache.prefill.by_position);
   json["decode_kld"] = AgreementJson(cache.decode);
+  json["decode4_kld"] = AgreementJson(cache.decode4);
+  json["greedy"] = TrajectoriesJson(cache.trajectories);
+  const CacheVerdict verdict = index < report.verdicts.size() ? report.verdicts[index] : CacheVerdict();
+  json["versus_reference"] = VerdictJson(verdict.prefill);
+  json["versus_reference"]["decode"] = VerdictJson(verdict.decode);
+  json["policies"] = PoliciesJson(cache);
+  json["counters"] = cache.counters;
+  json["warnings"] = Warnings(report.quality, report.options, cache);
   json["prefill_tps"] = speed != nullptr ? OrNull(speed->prefill_tps) : Json();
   json["decode_tps"] = speed != nullptr ? OrNull(speed->decode_tps) : Json();
   if (!cache.refusal.empty()) json["refusal"] = cache.refusal;
   if (speed != nullptr && !speed->failure.empty()) json["speed_failure"] = speed->failure;
+  // What `swivel compare` pairs across files.
+  const bool measured = index > 0 && cache.prefill.series.size() > 0;
+  json["kld_of_positions"] = measured ? Json(EncodeFloats(cache.prefill.series.kld)) : Json();
+  json["decode_kld_of_positions"] = cache.decode.series.size() > 0 ? Json(EncodeFloats(cache.decode.series.kld)) : Json();
   return json;
 }
 
@@ -67,8 +120,14 @@ std::string ReportJson(const EvalReport& report) {
   json["floor"]["decode_kld"] = AgreementJson(report.quality.floor_decode);
   json["results"] = Json::array();
   for (size_t i = 0; i < report.quality.caches.size(); ++i) {
-    json["results"].push_back(ResultJson(report.quality.caches[i], i < report.speed.size() ? &report.speed[i] : nullptr));
+    json["results"].push_back(ResultJson(report, i));
   }
+  json["reference"] = report.reference;
+  json["token_hash"] = report.quality.token_hash;
+  json["runs"] = report.quality.caches.empty() ? std::vector<size_t>() : report.quality.caches[0].prefill.series.runs;
+  json["score_from"] = report.options.first_scored();
+  json["stride"] = report.options.step();
+  json["ubatch"] = report.options.micro_batch;
   json["decode_tokens"] = report.options.decode_tokens;
   json["depth"] = report.speed.empty() ? Json() : Json(report.depth);
   json["rounds"] = report.speed.empty() ? Json() : Json(report.rounds);
@@ -92,15 +151,16 @@ std::string ReportCsv(const EvalReport& report) {
   const Json json = Json::parse(ReportJson(report), nullptr, /*allow_exceptions=*/false);
   std::string text =
       "kv,bits_per_value,cache_bytes,peak_rss_bytes,ppl,ppl_err,kld_mean,kld_mean_err,kld_median,kld_p99,kld_p999,kld_max,same_top1,"
-      "same_top1_err,decode_kld_mean,decode_kld_mean_err,decode_kld_p99,decode_same_top1,prefill_tps,decode_tps\n";
+      "same_top1_err,top5_overlap,mean_delta_p,versus_reference,decode_kld_mean,decode_kld_mean_err,decode_kld_p99,decode_same_top1,decode4_kld_mean,greedy_median_until,prefill_tps,decode_tps\n";
   for (const Json& row : json["results"]) {
     const Json& kld = row["kld"];
     const Json& decode = row["decode_kld"];
     text += fmt::format("\"{}\"", row["kv"].get<std::string>());
     for (const Json& cell :
          {row["bits_per_value"], row["cache_bytes"], row["peak_rss_bytes"], row["ppl"], row["ppl_err"], kld["mean"], kld["mean_err"],
-          kld["median"], kld["p99"], kld["p999"], kld["max"], row["same_top1"], row["same_top1_err"], decode["mean"], decode["mean_err"],
-          decode["p99"], decode["same_top1"], row["prefill_tps"], row["decode_tps"]}) {
+          kld["median"], kld["p99"], kld["p999"], kld["max"], row["same_top1"], row["same_top1_err"], row["top5_overlap"], row["mean_delta_p"], row["versus_reference"]["verdict"], decode["mean"], decode["mean_err"],
+          decode["p99"], decode["same_top1"], row["decode4_kld"]["mean"],
+          row["greedy"].is_null() ? Json() : row["greedy"]["median_until"], row["prefill_tps"], row["decode_tps"]}) {
       text += ',';
       if (!cell.is_null()) text += cell.dump();
     }

@@ -16,6 +16,7 @@ EvalReport Example() {
   report.model = "m.gguf";
   report.text = "text";
   report.weights = "as-is";
+  report.reference = "q4_0";
   report.quality.chunks = 3;
   report.quality.floor.kld = {3069, 0, 4e-7, 1e-8, 3e-7, 1e-6, 2e-6, 3e-6, 5e-6};
   report.quality.floor.same_top1 = MeanError{1.0, 0.0};
@@ -32,6 +33,9 @@ EvalReport Example() {
     cache.prefill.kld = {3069, 0, 0.000233, 0.00001, 0.0001, 0.0005, 0.00312, 0.0091, 0.1};
     cache.prefill.same_top1 = MeanError{0.89, 0.006};
     cache.log_ppl_ratio = MeanError{0.01, 0.002};
+    cache.prefill.top5_overlap = MeanError{0.91, 0.01};
+    cache.prefill.mean_delta_p = MeanError{-0.0123, 0.0011};
+    cache.worst = TextPlace{2, 1719, " the"};
   }
   return report;
 }
@@ -83,7 +87,7 @@ TEST(ReportMarkdown, TheTableFitsIn120Columns) {
     EXPECT_LE(columns, 120) << line;
     ++num_rows;
   }
-  EXPECT_EQ(num_rows, 5);
+  EXPECT_EQ(num_rows, 5 + 4);  // two headings and their rules, three caches, two of them judged
   EXPECT_NE(ReportMarkdown(report).find("#1 is k=turbo4,v=turbo3,boundary=2:q8_0"), std::string::npos);
   EXPECT_NE(ReportMarkdown(report).find("0.000233 ±4%"), std::string::npos);
 }

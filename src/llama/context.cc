@@ -34,6 +34,8 @@ StatusOr<std::unique_ptr<Context>> Context::Create(const Model& model, const Cac
   params.n_outputs_max_per_seq = 0;
   params.n_threads = params.n_threads_batch = options.threads;
   params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
+  params.cb_eval = options.hook.callback;
+  params.cb_eval_user_data = options.hook.data;
   params.type_k = params.type_v = GGML_TYPE_F16;  // what the plugin recognises as its own
   std::unique_ptr<Context> context(new Context);
   context->model_ = &model;
@@ -95,6 +97,18 @@ int Context::capacity_tokens() const { return static_cast<int>(llama_n_ctx(conte
 
 const float* Context::Logits(int row) const {
   return llama_get_logits(context_) + static_cast<size_t>(row) * static_cast<size_t>(model_->vocab_size());
+}
+
+std::map<std::string, int64_t> Context::Counters() const {
+  std::map<std::string, int64_t> counters;
+  if (cache_.stock) return counters;
+  StatusOr<Plugin*> plugin = Plugin::Get();
+  if (!plugin.ok()) return counters;
+  for (const CacheReport& report : (*plugin)->Report()) {
+    if (!plugin_contexts_.contains(report.context)) continue;
+    for (const auto& [name, count] : report.counters) counters[name] += count;
+  }
+  return counters;
 }
 
 CacheUse Context::Use(const CacheLayout& layout) const {

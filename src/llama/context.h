@@ -3,6 +3,7 @@
 #define SWIVEL_LLAMA_CONTEXT_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -14,9 +15,16 @@
 #include "llama/layout.h"
 #include "llama/model.h"
 
+struct ggml_tensor;
 struct llama_context;
 
 namespace swivel {
+
+// Called with every node of a graph before (`ask`: is its value wanted?) and after it is computed; false from the second ends the graph.
+struct NodeHook {
+  bool (*callback)(ggml_tensor* node, bool ask, void* data) = nullptr;
+  void* data = nullptr;
+};
 
 struct ContextOptions {
   int context_tokens = 2048;
@@ -24,6 +32,7 @@ struct ContextOptions {
   int micro_batch_tokens = 512;
   int max_outputs = 1;  // most rows of logits that one Decode() may ask for
   int threads = 1;
+  NodeHook hook = {};  // tests of the evaluation put faults into a model here
 };
 
 // What a cache costs at full capacity; absent when it is not known.
@@ -55,6 +64,8 @@ class Context {
   // `layout` of the model at this context's size (ProbeLayout). With an empty one a Swivel cache is counted against the f16 size that
   // the plugin states, and of a stock cache nothing is known.
   CacheUse Use(const CacheLayout& layout) const;
+  // What the plugin has counted for this cache so far (set_rows, flash_attention, …); empty for stock caches.
+  std::map<std::string, int64_t> Counters() const;
   // Tokens it holds: what was asked for, rounded up by llama.cpp to a multiple of 256.
   int capacity_tokens() const;
   const CacheChoice& cache() const { return cache_; }

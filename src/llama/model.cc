@@ -108,6 +108,7 @@ std::vector<Token> Model::Tokenize(std::string_view text, bool add_special, bool
 
 std::string Model::Piece(Token token) const {
   const llama_vocab* vocab = llama_model_get_vocab(model_);
+  if (llama_vocab_type(vocab) == LLAMA_VOCAB_TYPE_NONE) return "<" + std::to_string(token) + ">";
   std::string piece(32, '\0');
   int length = llama_token_to_piece(vocab, token, piece.data(), static_cast<int>(piece.size()), 0, /*special=*/false);
   if (length < 0) {
@@ -118,7 +119,10 @@ std::string Model::Piece(Token token) const {
   return piece;
 }
 
-bool Model::EndsGeneration(Token token) const { return llama_vocab_is_eog(llama_model_get_vocab(model_), token); }
+bool Model::EndsGeneration(Token token) const {
+  const llama_vocab* vocab = llama_model_get_vocab(model_);
+  return llama_vocab_type(vocab) != LLAMA_VOCAB_TYPE_NONE && llama_vocab_is_eog(vocab, token);
+}
 
 StatusOr<std::string> Model::ChatPrompt(const std::string& user_text) const {
   const char* chat_template = llama_model_chat_template(model_, nullptr);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +24,16 @@ std::optional<T> NumberAt(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_number()) return std::nullopt;
   return found->get<T>();
+}
+
+// Every integer that is not one of these (or bytes) counts events. Those of a policy may be an object of their own: then one level deeper.
+void ReadCounters(const nlohmann::json& object, bool nested, std::map<std::string, int64_t>* counters) {
+  static constexpr const char* kSizes[] = {"context", "tensors", "packed_tensors", "cells", "streams", "head_width"};
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_object() && !nested) ReadCounters(value, true, counters);
+    const bool is_size = key.ends_with("_bytes") || std::find(std::begin(kSizes), std::end(kSizes), key) != std::end(kSizes);
+    if (value.is_number_integer() && !is_size) (*counters)[key] += value.get<int64_t>();
+  }
 }
 
 }  // namespace
@@ -94,6 +106,7 @@ std::vector<CacheReport> ParseReport(const std::string& text) {
     report.packed_bytes = NumberAt<int64_t>(cache, "packed_bytes");
     report.resident_bytes = NumberAt<int64_t>(cache, "resident_bytes");
     report.f16_bytes = NumberAt<int64_t>(cache, "f16_bytes");
+    ReadCounters(cache, /*nested=*/false, &report.counters);
     reports.push_back(std::move(report));
   }
   return reports;

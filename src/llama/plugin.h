@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ struct CacheReport {
   std::optional<int64_t> packed_bytes;    // of the packed tensors, at full capacity
   std::optional<int64_t> resident_bytes;  // touched so far
   std::optional<int64_t> f16_bytes;       // of llama.cpp's f16 cache for the same cells
+  std::map<std::string, int64_t> counters;  // how often something was done; whatever names the plugin gives them
 };
 
 class Plugin {

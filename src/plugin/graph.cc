@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #include "plugin/flash_attention.h"
@@ -203,12 +204,9 @@ bool GraphRunner::BindPlans() {
 ggml_status GraphRunner::RunStaging(ggml_cgraph* graph) {
   staging_.Collect(tensors_);
   if (staging_.empty()) return GGML_STATUS_SUCCESS;
-  ggml_tensor node = {};
-  node.type = GGML_TYPE_F32;
-  for (int64_t& extent : node.ne) extent = 1;
-  for (size_t& stride : node.nb) stride = sizeof(float);
-  float nothing = 0.0f;
-  node.data = &nothing;
+  // Like a node of the graph (hosts skip nodes without the right flags), but it reads and writes nothing.
+  ggml_tensor node = *graph->nodes[kv_nodes_.front()];
+  std::fill(std::begin(node.src), std::end(node.src), nullptr);
   node.op = static_cast<ggml_op>(host().op.custom);
   const ggml_custom_op_params params = {RunStagingShare, GGML_N_TASKS_MAX, &staging_};
   std::memcpy(node.op_params, &params, sizeof(params));
@@ -220,7 +218,11 @@ ggml_status GraphRunner::RunStaging(ggml_cgraph* graph) {
   round.n_leafs = 0;
   round.uid = 0;
   const ggml_status status = host().ggml_backend_graph_compute(cpu_, &round);
-  if (status == GGML_STATUS_SUCCESS) staging_.Commit();
+  if (status != GGML_STATUS_SUCCESS) return status;
+  if (!staging_.Commit()) {
+    SayOnce("the host did not run the packing of the cache");
+    return GGML_STATUS_FAILED;
+  }
   return status;
 }
 

@@ -32,8 +32,10 @@ void StagingRound::RunShare() {
   }
 }
 
-void StagingRound::Commit() {
+bool StagingRound::Commit() {
+  if (next_ < tasks_.size()) return false;
   for (Layer& layer : layers_) layer.cache->Commit(layer.jobs);
+  return true;
 }
 
 void RunStagingShare(ggml_tensor*, int, int, void* round) { static_cast<StagingRound*>(round)->RunShare(); }

@@ -19,7 +19,8 @@ class StagingRound {
   void Collect(std::span<KvTensor* const> tensors);
   bool empty() const { return tasks_.empty(); }
   void RunShare();
-  void Commit();
+  // False: not everything was run, and nothing is changed.
+  bool Commit();
 
  private:
   struct Layer {

@@ -1,0 +1,178 @@
+// Evaluate: from arguments to a report.
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/cpu.h"
+#include "base/version.h"
+#include "cli/eval_arguments.h"
+#include "eval/measure.h"
+#include "eval/output_file.h"
+#include "eval/progress.h"
+#include "eval/quality.h"
+#include "eval/store.h"
+#include "llama/cache_choice.h"
+#include "llama/f32_weights.h"
+#include "llama/model.h"
+#include "llama/plugin.h"
+
+namespace swivel::cli {
+namespace {
+
+std::string OwnCommandLine() {
+  StatusOr<std::string> text = ReadFile("/proc/self/cmdline");
+  if (!text.ok()) return {};
+  while (!text->empty() && text->back() == '\0') text->pop_back();
+  std::replace(text->begin(), text->end(), '\0', ' ');
+  return *text;
+}
+
+// Everything that can be wrong with the arguments, before any work.
+Status Check(const EvalArguments& arguments, const std::vector<CacheChoice>& caches, std::string* text) {
+  if (arguments.decode_tokens > arguments.context / 2) {
+    return Status::Invalid(fmt::format("--decode-tokens {} is more than half of the context ({} tokens)", arguments.decode_tokens,
+                                       arguments.context));
+  }
+  if (arguments.score_from >= arguments.context - 1) {
+    return Status::Invalid(fmt::format("--score-from {} leaves nothing of a context of {} tokens", arguments.score_from, arguments.context));
+  }
+  const int scored = arguments.context - (arguments.score_from > 0 ? arguments.score_from : arguments.context / 2);
+  if (arguments.stride > 0 && arguments.stride < scored) {
+    return Status::Invalid(fmt::format("--stride {} would score tokens twice; it is at least {} here", arguments.stride, scored));
+  }
+  const bool known = arguments.reference == "q8_0" || arguments.reference == "q4_0" ||
+                     std::any_of(caches.begin(), caches.end(), [&](const CacheChoice& cache) { return cache.name == arguments.reference; });
+  if (!known) {
+    return Status::Invalid(fmt::format("--reference {} is not one of the caches that are measured; it takes q8_0, q4_0 or a name of --kv",
+                                       arguments.reference));
+  }
+  if (StatusOr<Target> target = ChooseTarget(); !target.ok()) return target.status();
+  if (!arguments.json.empty()) {
+    if (Status status = CheckWritable(arguments.json); !status.ok()) return status;
+  }
+  StatusOr<std::string> content = ReadFile(arguments.text);
+  if (!content.ok()) return Status(content.status().code(), "text " + content.status().message());
+  *text = std::move(*content);
+  if (std::any_of(caches.begin(), caches.end(), [](const CacheChoice& cache) { return !cache.stock; })) {
+    if (StatusOr<std::string> plugin = FindPlugin(); !plugin.ok()) return plugin.status();
+  }
+  return {};
+}
+
+// What a stored figure depends on. Caches, chunks and tasks are not among it: more of them may be asked for later.
+Conditions ConditionsOf(const EvalArguments& arguments, const EvalReport& report, const std::vector<Token>& tokens) {
+  std::error_code error;
+  uint64_t hash = 0xcbf29ce484222325ull;
+  for (Token token : tokens) hash = (hash ^ static_cast<uint64_t>(token)) * 0x100000001b3ull;
+  return {{"model", fmt::format("{} ({} bytes)", arguments.model, std::filesystem::file_size(arguments.model, error))},
+          {"text", fmt::format("{} tokens, {:016x}", tokens.size(), hash)},
+          {"-c", std::to_string(arguments.context)},
+          {"--stride", std::to_string(report.options.step())},
+          {"--score-from", std::to_string(report.options.first_scored())},
+          {"--ubatch", std::to_string(arguments.micro_batch)},
+          {"--weights", arguments.weights},
+          {"-t", std::to_string(arguments.threads)},
+          {"target", report.target},
+          {"swivel", SWIVEL_VERSION},
+          {"llama.cpp", report.llama_build}};
+}
+
+}  // namespace
+
+Status Evaluate(const EvalArguments& arguments, EvalReport* report) {
+  StatusOr<std::vector<CacheChoice>> asked = ParseCacheList(arguments.kv);
+  if (!asked.ok()) return asked.status();
+  std::string text;
+  if (Status status = Check(arguments, *asked, &text); !status.ok()) return status;
+
+  std::string model_path = arguments.model;
+  if (arguments.weights == "f32") {
+    StatusOr<std::string> expanded = ExpandToF32(arguments.model, arguments.threads);
+    if (!expanded.ok()) return expanded.status();
+    model_path = *expanded;
+  }
+  report->model = arguments.model;
+  report->text = arguments.text;
+  report->weights = arguments.weights;
+  report->cpu = CpuName();
+  report->target = TargetName(*ChooseTarget());
+  report->llama_build = LlamaBuild();
+  report->command = OwnCommandLine();
+  report->depth = arguments.depth > 0 ? arguments.depth : arguments.context;
+  report->rounds = arguments.rounds;
+  QualityOptions& options = report->options;
+  report->reference = arguments.reference;
+  options.context_tokens = arguments.context;
+  options.chunks = arguments.chunks;
+  options.stride = arguments.stride;
+  options.score_from = arguments.score_from;
+  options.micro_batch = arguments.micro_batch;
+  options.trajectories = arguments.trajectories;
+  options.trajectory_tokens = arguments.trajectory_tokens;
+  options.decode_tokens = arguments.decode_tokens >= 0 ? arguments.decode_tokens : std::min(128, arguments.context / 2);
+  options.threads = arguments.threads;
+
+  // The base is row one; the stock caches are rows that a model may refuse (head widths that are no multiple of 32).
+  std::vector<Candidate> candidates;
+  for (const char* name : {"q8_0", "q4_0"}) candidates.push_back({*ParseCacheChoice(name), /*must_run=*/false});
+  for (const CacheChoice& cache : *asked) {
+    const bool shown_anyway = cache.name == "f16" || cache.name == "q8_0" || cache.name == "q4_0";
+    if (!shown_anyway) candidates.push_back({cache, /*must_run=*/true});
+  }
+
+  Progress progress;
+  {
+    ModelPair models(model_path);
+    StatusOr<Model*> model = models.Get(Model::Devices::kCpu);
+    if (!model.ok()) return model.status();
+    report->model_description = (*model)->description();
+    if (arguments.context > (*model)->train_context()) {
+      fmt::print(stderr, "swivel eval: warning: -c {} is beyond the {} tokens this model was trained on; all caches suffer\n",
+                 arguments.context, (*model)->train_context());
+    }
+    const std::vector<Token> tokens = (*model)->Tokenize(text, /*add_special=*/true, /*parse_special=*/false);
+    const int64_t behind_first = static_cast<int64_t>(tokens.size()) - options.context_tokens;
+    const int available = behind_first < 0 ? 0 : static_cast<int>(behind_first / options.step() + 1);
+    if (available < 1) {
+      return Status::Invalid(fmt::format("text '{}' has {} tokens, which is less than one context of {}; use a longer text or a smaller -c",
+                                         arguments.text, tokens.size(), arguments.context));
+    }
+    if (options.chunks == 0) options.chunks = available;
+    if (options.chunks > available) {
+      fmt::print(stderr, "swivel eval: warning: the text holds {} of the {} chunks asked for\n", available, options.chunks);
+      options.chunks = available;
+    }
+    auto store = std::make_unique<Store>();
+    if (!arguments.state.empty()) {
+      StatusOr<std::unique_ptr<Store>> opened = Store::Open(arguments.state, ConditionsOf(arguments, *report, tokens));
+      if (!opened.ok()) return opened.status();
+      store = std::move(*opened);
+    }
+    StatusOr<QualityReport> quality = EvaluateQuality(models, tokens, candidates, options, store.get(), &progress);
+    if (!quality.ok()) return quality.status();
+    report->quality = std::move(*quality);
+    SetVerdicts(report);
+  }
+  if (arguments.no_speed) return {};
+
+  std::vector<MeasureRequest> requests;
+  for (const CacheQuality& cache : report->quality.caches) {
+    MeasureRequest request;
+    request.model = model_path;
+    request.kv = cache.cache.name;
+    request.text = arguments.text;
+    request.depth = report->depth;
+    request.threads = arguments.threads;
+    requests.push_back(request);
+  }
+  StatusOr<std::vector<Measurement>> speed = MeasureAll(requests, arguments.rounds, &progress);
+  if (!speed.ok()) return speed.status();
+  report->speed = std::move(*speed);
+  return {};
+}
+
+}  // namespace swivel::cli

@@ -1,0 +1,69 @@
+// The second table of an evaluation (verdicts, tails, greedy text) and the lines of its checks.
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "eval/report.h"
+#include "eval/text_table.h"
+
+namespace swivel {
+namespace {
+
+std::string VerdictCell(const EvalReport& report, size_t i) {
+  if (report.quality.caches[i].cache.name == report.reference) return "reference";
+  if (i >= report.verdicts.size() || report.verdicts[i].prefill.verdict == Verdict::kNotMeasured) return "-";
+  const PairedDifference& difference = report.verdicts[i].prefill;
+  // The two words that are read at a glance are short; the third has to be understood.
+  const std::string word = difference.verdict == Verdict::kNotDistinguishable ? "can't tell" : VerdictName(difference.verdict);
+  return difference.ratio > 0 ? fmt::format("{}, x{:.3g}", word, difference.ratio) : word;
+}
+
+// "3:1719", chunk and position.
+std::string WorstCell(const CacheQuality& cache) {
+  if (!cache.worst) return "-";
+  return fmt::format("{} at {}:{}", KldText(cache.prefill.kld.max), cache.worst->chunk + 1, cache.worst->position);
+}
+
+std::string UntilCell(const CacheQuality& cache) {
+  if (!cache.trajectories) return "-";
+  return fmt::format("{:g} ({} of {})", cache.trajectories->median_until, cache.trajectories->never, cache.trajectories->count);
+}
+
+}  // namespace
+
+std::string DetailsMarkdown(const EvalReport& report, const std::vector<std::string>& names) {
+  std::vector<TextRow> rows = {
+      {"kv", "KLD vs " + report.reference, "median", "99.9 %", "max at", "top-5 %", "delta-p %", "4 at a time", "greedy until"}};
+  for (size_t i = 1; i < report.quality.caches.size(); ++i) {
+    const CacheQuality& cache = report.quality.caches[i];
+    rows.push_back({names[i], VerdictCell(report, i), KldText(cache.prefill.kld.median), KldText(cache.prefill.kld.p999), WorstCell(cache),
+                    PercentText(cache.prefill.top5_overlap), PercentText(cache.prefill.mean_delta_p, "{:.2f}"),
+                    KldText(cache.decode4.kld.mean), UntilCell(cache)});
+  }
+  if (rows.size() == 1) return "";
+  return TextTable(rows) +
+         fmt::format(
+             "\nvs {}: paired by token, 99 % interval of a block bootstrap; x: ratio of the KLDs; \"can't tell\": this text does not say\n"
+             "which is nearer to f16. max at chunk:position; top-5: shared part of the five most likely tokens; delta-p: change of the\n"
+             "probability of the text's next token; 4 at a time: KLD, teacher-forced in batches of 4; greedy until: tokens until the text that\n"
+             "the cache writes leaves that of f16, median (how many of the texts stayed the same to the end, {} tokens).\n\n",
+             report.reference, report.options.trajectory_tokens);
+}
+
+std::string ChecksText(const EvalReport& report) {
+  std::string text;
+  for (const CacheQuality& cache : report.quality.caches) {
+    for (const std::string& warning : Warnings(report.quality, report.options, cache)) {
+      text += fmt::format("Warning: {}: {}.\n", cache.cache.name, warning);
+    }
+    for (const PolicyUse& policy : PoliciesOf(cache)) {
+      text += policy.acted ? fmt::format("{}: {} acted {} times.\n", cache.cache.name, policy.key, *policy.acted)
+                           : fmt::format("{}: how often {} acted is not measured: the plugin does not count it.\n", cache.cache.name,
+                                         policy.key);
+    }
+  }
+  return text;
+}
+
+}  // namespace swivel
