@@ -40,7 +40,6 @@ class GroupStore final : public PackedStore {
   bool CopyCells(const PackedStore& source, int64_t from, int64_t to, int64_t count) override;
   void Clear() override { memory_.Discard(); }
 
-  double BitsPerValue() const override { return swivel::BitsPerValue(*codec_, shape_.width); }
   size_t CapacityBytes() const override { return memory_.size(); }
   size_t ResidentBytes() const override { return memory_.ResidentBytes(); }
 

@@ -51,7 +51,6 @@ class PackedStore {
   // Every row reads as zeros again and the memory goes back to the system.
   virtual void Clear() = 0;
 
-  virtual double BitsPerValue() const = 0;
   virtual size_t CapacityBytes() const = 0;
   virtual size_t ResidentBytes() const = 0;
 };

@@ -40,7 +40,6 @@ class SegmentStore final : public PackedStore {
   bool CopyCells(const PackedStore& source, int64_t from, int64_t to, int64_t count) override;
   void Clear() override;  // the basis stays
 
-  double BitsPerValue() const override { return layout_.BitsPerValue(); }
   size_t CapacityBytes() const override { return codes_.size() + side_.size(); }
   size_t ResidentBytes() const override { return codes_.ResidentBytes() + side_.ResidentBytes(); }
 

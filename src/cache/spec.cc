@@ -195,8 +195,14 @@ std::string CacheSpec::ToString() const {
   return text;
 }
 
+size_t CacheSpec::GroupBytes(Side side, const Codec& codec, int width) const {
+  if (!PacksGroups(codec)) return codec.group_bytes(width);
+  const SegmentLayout layout = Segments(side, codec, width);
+  return layout.CodesBytes() + layout.SideBytes();
+}
+
 double CacheSpec::BitsOf(Side side, const Codec& codec, int width) const {
-  return PacksGroups(codec) ? Segments(side, codec, width).BitsPerValue() : swivel::BitsPerValue(codec, width);
+  return 8.0 * static_cast<double>(GroupBytes(side, codec, width)) / (static_cast<double>(kGroupTokens) * width);
 }
 
 double CacheSpec::BitsPerValue(int k_width, int v_width, int num_layers) const {

@@ -61,10 +61,15 @@ struct CacheSpec {
 
   // Canonical text: ParseSpec(ToString()) gives the same spec.
   std::string ToString() const;
+  // Bytes of a group of 128 packed rows of one head.
+  size_t GroupBytes(Side side, const Codec& codec, int width) const;
   // Bits a packed value, everything counted: of one codec, and the mean of K and V over all layers.
   double BitsOf(Side side, const Codec& codec, int width) const;
   double BitsPerValue(int k_width, int v_width, int num_layers) const;
 };
+
+// The spec where none is given.
+inline constexpr const char* kDefaultSpec = "balanced";
 
 StatusOr<CacheSpec> ParseSpec(std::string_view text);
 // One paragraph that states the grammar with every accepted name, for --help and errors.
