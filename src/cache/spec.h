@@ -3,7 +3,7 @@
 //   spec   = ( codec | preset ) { "," item }  |  item { "," item }
 //   item   = "k=" codec | "v=" codec | "boundary=" n ":" codec | "scale=" mode | "k_scale=" mode | "v_scale=" mode
 //          | "transform=" ( none | wht | eq | full ) | "mean=" flag | "group_mean=" flag | "halves=" flag
-//          | "sinks=" n | "window=" n | "calibration=" ( self | path ) | "shrink=" x
+//          | "sinks=" n | "window=" n | "decay=" age ":" bits { "+" age ":" bits } | "budget=" bytes [ K | M | G ] | "calibration=" ( self | path ) | "shrink=" x
 //   codec  = a name of codec/codecs.inc     mode = matched | unbiased | ls; without: the codec's own     flag = on | off
 // A bare codec name sets K and V; a preset is what SpecPresets() says and may be followed by items that change it. Unknown keys, names and
 // impossible values are errors that list what is accepted.
@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "cache/packed_store.h"
@@ -25,6 +26,13 @@ namespace swivel {
 // The basis in which keys are packed. kNone: the codec's own frame, row by row. The others pack groups as a whole (codec/segments.h):
 // kHadamard signs + Hadamard, kDiagonal equalised channels before it, kFull a matrix for each head.
 enum class Transform : uint8_t { kNone, kHadamard, kDiagonal, kFull };
+
+// Groups that `age` tokens have been written after are packed again with `bits` bits.
+struct DecayStep {
+  int64_t age = 0;
+  int bits = 0;
+  friend bool operator==(const DecayStep&, const DecayStep&) = default;
+};
 
 struct CacheSpec {
   CodecId k = CodecId::kTurbo4;
@@ -39,6 +47,8 @@ struct CacheSpec {
   bool halves = true;      // kFull: two segments with bits of their own
   int sinks = 0;           // the first tokens of a sequence stay exact
   int window = 0;          // so do the last ones, at least
+  std::vector<DecayStep> decay;  // ascending ages, falling bits
+  uint64_t budget_bytes = 0;     // of the whole cache; old groups decay as far as it asks; 0: none
   std::string calibration = "self";  // or the path of a calibration file
   std::optional<double> shrink;      // factor on off-diagonal moments; without: .3 for self-calibration, .5 for a file
 
@@ -53,6 +63,11 @@ struct CacheSpec {
   // A layer's rows of this codec are packed by groups.
   bool PacksGroups(const Codec& codec) const { return transform != Transform::kNone && codec.layout == Layout::kTrellis; }
   SegmentLayout Segments(Side side, const Codec& codec, int width) const;
+
+  // The codecs that a side's groups decay to, one step after the other: down to 2 bits where there is a budget, else as `decay` says. And the
+  // ages at which they do, negative where only a budget asks for it.
+  std::vector<const Codec*> DecayCodecs(const Codec& codec) const;
+  std::vector<int64_t> DecayAges(const Codec& codec) const;
 
   // An empty store for one side of a layer. Errors: those of the stores.
   StatusOr<std::unique_ptr<PackedStore>> MakeStore(Side side, const Codec& codec, const StoreShape& shape) const;
