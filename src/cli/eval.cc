@@ -1,11 +1,10 @@
 // `swivel eval`: what caches cost in quality, memory and speed, against the model's own f16 cache and llama.cpp's q8_0 and q4_0.
-#include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <string>
-
-#include <fmt/format.h>
 
 #include "cache/spec.h"
 #include "cli/commands.h"
@@ -13,6 +12,7 @@
 #include "eval/measure.h"
 #include "eval/output_file.h"
 #include "eval/report.h"
+#include "eval/report_html.h"
 #include "llama/log.h"
 
 namespace swivel::cli {
@@ -43,6 +43,9 @@ int RunEval(const EvalArguments& arguments) {
   if (Status status = Evaluate(arguments, &report); !status.ok()) return Fail(status);
   if (!arguments.json.empty()) {
     if (Status status = WriteFile(arguments.json, ReportJson(report)); !status.ok()) return Fail(status);
+  }
+  if (!arguments.html.empty()) {
+    if (Status status = WriteFile(arguments.html, ReportHtml(report)); !status.ok()) return Fail(status);
   }
   const std::string text = arguments.format == "json"  ? ReportJson(report)
                            : arguments.format == "csv" ? ReportCsv(report)
@@ -80,7 +83,8 @@ void AddEval(CLI::App& app, int* exit_code) {
   command->add_option("--stride", arguments->stride, "Tokens between the beginnings of chunks; 0: as -c. -c / 2 scores every token")
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 24));
-  command->add_option("--score-from", arguments->score_from, "First position of a chunk that is scored; 0: its middle, as in llama-perplexity")
+  command
+      ->add_option("--score-from", arguments->score_from, "First position of a chunk that is scored; 0: its middle, as in llama-perplexity")
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 24));
   command->add_option("--reference", arguments->reference, "The cache that the others are judged against: better, worse or can't tell")
@@ -102,9 +106,12 @@ void AddEval(CLI::App& app, int* exit_code) {
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
   command->add_flag("--no-speed", arguments->no_speed, "Measure neither speed nor peak memory");
+  command->add_option("--tasks", arguments->tasks, "Tasks that break first: all, none, or a list of copy, needle, json, repeat")
+      ->capture_default_str();
   command->add_option("--state", arguments->state,
                       "Keep what is finished in this file; the same command again goes on from there, also with other caches");
   command->add_option("--json", arguments->json, "Also write everything to this file");
+  command->add_option("--html", arguments->html, "Also write a page for a browser to this file");
   command->add_option("-o,--output", arguments->format, "What to print: md, csv or json")
       ->capture_default_str()
       ->check(CLI::IsMember({"md", "csv", "json"}));
@@ -122,6 +129,7 @@ void AddEval(CLI::App& app, int* exit_code) {
       "  swivel eval -m model.gguf -f wiki.test.raw\n"
       "  swivel eval -m model.gguf -f wiki.test.raw -c 8192 --chunks 1 --kv 'k=turbo4,v=turbo3;turbo2;stock:q5_1' --json out.json\n"
       "  swivel eval -m model-Q4_K_M.gguf -f book.txt --weights f32 --no-speed\n"
+      "  swivel eval -m model.gguf -f book.txt --tasks all --state night.jsonl --json out.json --html out.html\n"
       "docs/evaluation.md defines every figure.");
   command->callback([arguments, exit_code] { *exit_code = RunEval(*arguments); });
 }

@@ -1,11 +1,11 @@
 // Evaluate: from arguments to a report.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "base/cpu.h"
 #include "base/version.h"
@@ -15,6 +15,7 @@
 #include "eval/progress.h"
 #include "eval/quality.h"
 #include "eval/store.h"
+#include "eval/tasks_run.h"
 #include "llama/cache_choice.h"
 #include "llama/f32_weights.h"
 #include "llama/model.h"
@@ -34,11 +35,12 @@ std::string OwnCommandLine() {
 // Everything that can be wrong with the arguments, before any work.
 Status Check(const EvalArguments& arguments, const std::vector<CacheChoice>& caches, std::string* text) {
   if (arguments.decode_tokens > arguments.context / 2) {
-    return Status::Invalid(fmt::format("--decode-tokens {} is more than half of the context ({} tokens)", arguments.decode_tokens,
-                                       arguments.context));
+    return Status::Invalid(
+        fmt::format("--decode-tokens {} is more than half of the context ({} tokens)", arguments.decode_tokens, arguments.context));
   }
   if (arguments.score_from >= arguments.context - 1) {
-    return Status::Invalid(fmt::format("--score-from {} leaves nothing of a context of {} tokens", arguments.score_from, arguments.context));
+    return Status::Invalid(
+        fmt::format("--score-from {} leaves nothing of a context of {} tokens", arguments.score_from, arguments.context));
   }
   const int scored = arguments.context - (arguments.score_from > 0 ? arguments.score_from : arguments.context / 2);
   if (arguments.stride > 0 && arguments.stride < scored) {
@@ -51,8 +53,9 @@ Status Check(const EvalArguments& arguments, const std::vector<CacheChoice>& cac
                                        arguments.reference));
   }
   if (StatusOr<Target> target = ChooseTarget(); !target.ok()) return target.status();
-  if (!arguments.json.empty()) {
-    if (Status status = CheckWritable(arguments.json); !status.ok()) return status;
+  for (const std::string& path : {arguments.json, arguments.html}) {
+    if (path.empty()) continue;
+    if (Status status = CheckWritable(path); !status.ok()) return status;
   }
   StatusOr<std::string> content = ReadFile(arguments.text);
   if (!content.ok()) return Status(content.status().code(), "text " + content.status().message());
@@ -86,6 +89,8 @@ Conditions ConditionsOf(const EvalArguments& arguments, const EvalReport& report
 Status Evaluate(const EvalArguments& arguments, EvalReport* report) {
   StatusOr<std::vector<CacheChoice>> asked = ParseCacheList(arguments.kv);
   if (!asked.ok()) return asked.status();
+  StatusOr<std::vector<Task>> tasks = ParseTasks(arguments.tasks);
+  if (!tasks.ok()) return tasks.status();
   std::string text;
   if (Status status = Check(arguments, *asked, &text); !status.ok()) return status;
 
@@ -155,6 +160,8 @@ Status Evaluate(const EvalArguments& arguments, EvalReport* report) {
     StatusOr<QualityReport> quality = EvaluateQuality(models, tokens, candidates, options, store.get(), &progress);
     if (!quality.ok()) return quality.status();
     report->quality = std::move(*quality);
+    if (Status status = EvaluateTasks(models, tokens, *tasks, options, store.get(), &progress, &report->quality); !status.ok())
+      return status;
     SetVerdicts(report);
   }
   if (arguments.no_speed) return {};

@@ -1,11 +1,11 @@
 #include "eval/checks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <sstream>
-
-#include <fmt/format.h>
 
 namespace swivel {
 namespace {
@@ -66,8 +66,8 @@ PairedDifference DecodeAgainstPrefill(const QualityReport& report, const Quality
 
 std::vector<std::string> Warnings(const QualityReport& report, const QualityOptions& options, const CacheQuality& cache) {
   std::vector<std::string> warnings;
-  for (const auto& [path, name] : {std::pair(&cache.prefill, "prefill"), std::pair(&cache.decode, "decode"),
-                                   std::pair(&cache.decode4, "decode, batches of 4")}) {
+  for (const auto& [path, name] :
+       {std::pair(&cache.prefill, "prefill"), std::pair(&cache.decode, "decode"), std::pair(&cache.decode4, "decode, batches of 4")}) {
     if (path->kld.invalid == 0) continue;
     warnings.push_back(fmt::format("NaN or infinite divergence at {} of {} positions ({})", path->kld.invalid, path->kld.positions, name));
   }
@@ -84,9 +84,10 @@ std::vector<std::string> Warnings(const QualityReport& report, const QualityOpti
   }
   const PairedDifference paths = DecodeAgainstPrefill(report, options, cache);
   if (paths.verdict == Verdict::kWorse && (paths.ratio > kSuspiciousRatio || std::isnan(paths.difference))) {
-    warnings.push_back(fmt::format("one token at a time it is {:.3g} times as far from f16 as in batches, on the same tokens: "
-                                   "suspect its decode kernels",
-                                   paths.ratio));
+    warnings.push_back(
+        fmt::format("one token at a time it is {:.3g} times as far from f16 as in batches, on the same tokens: "
+                    "suspect its decode kernels",
+                    paths.ratio));
   }
   const std::vector<PositionBucket>& buckets = cache.prefill.by_position;
   if (buckets.size() >= 2 && buckets.front().mean.error && buckets.back().mean.error) {

@@ -1,10 +1,10 @@
 #include "eval/checks.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 namespace swivel {
 namespace {

@@ -1,9 +1,9 @@
 // Assemble: from what was stored to figures.
 #include "eval/quality.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace swivel {
 namespace {
@@ -96,9 +96,7 @@ void AssembleCache(const Store& store, const QualityOptions& options, const Qual
 
 }  // namespace
 
-std::string StoreName(const CacheChoice& cache) {
-  return cache.stock ? fmt::format("stock:{}", cache.ggml_type) : "swivel:" + cache.spec;
-}
+std::string StoreName(const CacheChoice& cache) { return cache.stock ? fmt::format("stock:{}", cache.ggml_type) : "swivel:" + cache.spec; }
 std::string ChunkUnit(int chunk) { return fmt::format("chunk {}", chunk); }
 std::string DecodeUnit(int chunk, int decode_tokens, int step) { return fmt::format("decode {} {}x{}", chunk, decode_tokens, step); }
 std::string TrajectoryUnit(int index, const QualityOptions& options) {

@@ -20,8 +20,8 @@ struct EvalReport {
   std::string weights;  // "as-is" or "f32"
   QualityOptions options;
   QualityReport quality;
-  std::vector<Measurement> speed;  // a measurement for each of quality.caches, or empty
-  std::string reference;           // the cache that the others are judged against
+  std::vector<Measurement> speed;      // a measurement for each of quality.caches, or empty
+  std::string reference;               // the cache that the others are judged against
   std::vector<CacheVerdict> verdicts;  // one for each of quality.caches, by SetVerdicts
   int depth = 0;
   int rounds = 0;

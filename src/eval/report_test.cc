@@ -1,12 +1,12 @@
 #include "eval/report.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
-
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 namespace swivel {
 namespace {
@@ -46,8 +46,8 @@ TEST(ReportJson, HasTheAgreedKeysAndNullForWhatWasNotMeasured) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
   const nlohmann::json& row = json["results"][1];
-  for (const char* key : {"kv", "bits_per_value", "cache_bytes", "peak_rss_bytes", "ppl", "kld", "same_top1", "decode_kld", "prefill_tps",
-                          "decode_tps"}) {
+  for (const char* key :
+       {"kv", "bits_per_value", "cache_bytes", "peak_rss_bytes", "ppl", "kld", "same_top1", "decode_kld", "prefill_tps", "decode_tps"}) {
     EXPECT_TRUE(row.contains(key)) << key;
   }
   EXPECT_DOUBLE_EQ(row["kld"]["mean"].get<double>(), 0.000233);
