@@ -44,6 +44,12 @@ void LazyMemory::Discard() {
   if (data_ != nullptr) madvise(data_, RoundToPage(size_), MADV_DONTNEED);
 }
 
+void LazyMemory::DiscardRange(size_t offset, size_t size) {
+  const size_t begin = RoundToPage(offset);
+  const size_t end = (offset + size) / PageSize() * PageSize();
+  if (data_ != nullptr && begin < end) madvise(data_ + begin, end - begin, MADV_DONTNEED);
+}
+
 size_t LazyMemory::ResidentBytes() const {
   if (data_ == nullptr) return 0;
   const size_t pages = RoundToPage(size_) / PageSize();

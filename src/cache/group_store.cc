@@ -3,6 +3,8 @@
 #include <cstring>
 #include <string>
 
+#include "base/half.h"
+
 namespace swivel {
 
 StatusOr<std::unique_ptr<GroupStore>> GroupStore::Create(const Codec& codec, Side side, ScaleMode mode, const StoreShape& shape) {
@@ -17,7 +19,7 @@ StatusOr<std::unique_ptr<GroupStore>> GroupStore::Create(const Codec& codec, Sid
   store->mode_ = mode;
   store->shape_ = shape;
   store->group_bytes_ = codec.group_bytes(shape.width);
-  store->groups_per_stream_ = (shape.num_cells - 1) / kGroupTokens + 1;
+  store->groups_per_stream_ = shape.groups_per_stream();
   size_t bytes = store->group_bytes_;
   for (int64_t count : {static_cast<int64_t>(shape.num_heads), store->groups_per_stream_, static_cast<int64_t>(shape.num_streams)}) {
     // A product that wraps around would be a small store behind large indices.
@@ -36,9 +38,9 @@ KvView GroupStore::View() const {
   view.codec = codec_;
   view.width = shape_.width;
   view.base = memory_.data();
-  view.head_stride = group_bytes_;
-  view.group_stride = group_bytes_ * shape_.num_heads;
-  view.stream_stride = view.group_stride * groups_per_stream_;
+  view.strides.head = group_bytes_;
+  view.strides.group = group_bytes_ * shape_.num_heads;
+  view.strides.stream = view.strides.group * groups_per_stream_;
   return view;
 }
 
@@ -69,7 +71,20 @@ void GroupStore::DecodeCell(int64_t cell, float* row) const {
   }
 }
 
-void GroupStore::CopyCells(const GroupStore& source, int64_t from, int64_t to, int64_t count) {
+TokenMask GroupStore::PackGroup(const Kernels& kernels, int64_t group, int head, const GroupRows& rows, TokenMask tokens, TokenMask) {
+  uint8_t* target = memory_.data() + group_bytes_ * (group * shape_.num_heads + head);
+  float row[kMaxHeadWidth];
+  for (int token = 0; token < kGroupTokens; ++token) {
+    if (!tokens.Has(token)) continue;
+    const uint16_t* half = rows.row(token);
+    for (int i = 0; i < shape_.width; ++i) row[i] = F32FromF16(half[i]);
+    kernels.encode(*codec_, row, shape_.width, side_, mode_, target, token);
+  }
+  return {};  // damaged rows are stored as such
+}
+
+bool GroupStore::CopyCells(const PackedStore& other, int64_t from, int64_t to, int64_t count) {
+  const auto& source = static_cast<const GroupStore&>(other);
   for (int64_t i = 0; i < count;) {
     const int from_token = source.TokenInGroup(from + i);
     const int to_token = TokenInGroup(to + i);
@@ -86,6 +101,7 @@ void GroupStore::CopyCells(const GroupStore& source, int64_t from, int64_t to, i
     }
     i += whole ? kGroupTokens : 1;
   }
+  return true;
 }
 
 }  // namespace swivel

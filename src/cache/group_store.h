@@ -1,4 +1,4 @@
-// The packed rows of one KV tensor: groups of 128 cells for every (stream, KV head).
+// The rows of one KV tensor packed by a row codec: groups of 128 cells for every (stream, KV head).
 #ifndef SWIVEL_CACHE_GROUP_STORE_H_
 #define SWIVEL_CACHE_GROUP_STORE_H_
 
@@ -7,46 +7,38 @@
 
 #include "base/lazy_memory.h"
 #include "base/status.h"
+#include "cache/packed_store.h"
 #include "codec/codec.h"
 #include "kernel/kernels.h"
 
 namespace swivel {
 
-struct StoreShape {
-  int width = 0;      // head width: values of one head's row
-  int num_heads = 0;  // KV heads
-  int64_t num_cells = 0;
-  int num_streams = 1;
-};
-
 // Owns the memory (committed as rows are written). Memory order: stream, group, head, so that a growing context touches a growing
 // prefix. Threads: rows of different groups may be written at once; reads may run together, but not beside a write of the same group.
-class GroupStore {
+class GroupStore final : public PackedStore {
  public:
   // Errors: kUnsupported (the codec cannot serve the width), kInvalidArgument (empty shape), kOutOfMemory.
   static StatusOr<std::unique_ptr<GroupStore>> Create(const Codec& codec, Side side, ScaleMode mode, const StoreShape& shape);
 
-  const Codec& codec() const { return *codec_; }
-  Side side() const { return side_; }
-  const StoreShape& shape() const { return shape_; }
-
-  // What the kernels read; valid until the store is destroyed.
-  KvView View() const;
+  const Codec& codec() const override { return *codec_; }
+  Side side() const override { return side_; }
+  const StoreShape& shape() const override { return shape_; }
+  KvView View() const override;
 
   // Encodes one cell: `row` holds num_heads * width floats, heads one after the other (a row of llama.cpp's KV tensor).
   // `cell` counts over all streams: stream * num_cells + cell within the stream. Precondition: in range.
   void EncodeCell(const Kernels& kernels, int64_t cell, const float* row);
   // The same for head `head` alone; `row` holds `width` floats.
   void EncodeCellHead(const Kernels& kernels, int64_t cell, int head, const float* row);
-  // Decodes one cell into the model's basis.
-  void DecodeCell(int64_t cell, float* row) const;
-  // Copies packed cells [from, from + count) to [to, …) without decoding. Ranges may not overlap. Precondition: the same shape, codec and side.
-  void CopyCells(const GroupStore& source, int64_t from, int64_t to, int64_t count);
-  // Every row reads as zeros again and the memory goes back to the system.
-  void Clear() { memory_.Discard(); }
 
-  size_t CapacityBytes() const { return memory_.size(); }
-  size_t ResidentBytes() const { return memory_.ResidentBytes(); }
+  TokenMask PackGroup(const Kernels& kernels, int64_t group, int head, const GroupRows& rows, TokenMask tokens, TokenMask packed) override;
+  void DecodeCell(int64_t cell, float* row) const override;
+  bool CopyCells(const PackedStore& source, int64_t from, int64_t to, int64_t count) override;
+  void Clear() override { memory_.Discard(); }
+
+  double BitsPerValue() const override { return swivel::BitsPerValue(*codec_, shape_.width); }
+  size_t CapacityBytes() const override { return memory_.size(); }
+  size_t ResidentBytes() const override { return memory_.ResidentBytes(); }
 
  private:
   GroupStore() = default;

@@ -79,7 +79,7 @@ TEST(GroupStore, ViewFindsTheSameRows) {
     for (int64_t cell : {0, 127, 128, 255, 256, 299}) {
       const std::vector<float> row = Decoded(*store, stream * shape.num_cells + cell);
       for (int head = 0; head < 3; ++head) {
-        const uint8_t* group = view.base + stream * view.stream_stride + cell / kGroupTokens * view.group_stride + head * view.head_stride;
+        const uint8_t* group = view.base + stream * view.strides.stream + cell / kGroupTokens * view.strides.group + head * view.strides.head;
         const std::vector<float> part = test_rows::Decode(*view.codec, group, 64, Side::kValue, static_cast<int>(cell % kGroupTokens));
         ASSERT_EQ(part, std::vector<float>(row.begin() + head * 64, row.begin() + (head + 1) * 64)) << stream << " " << cell << " " << head;
       }

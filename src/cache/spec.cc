@@ -1,10 +1,24 @@
 #include "cache/spec.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+
+#include "cache/group_store.h"
+#include "cache/segment_store.h"
 
 namespace swivel {
 namespace {
+
+// Keys of the presets are coded as halves of b + 1 and b - 1 bits; see docs/quality.md for what each gives.
+constexpr SpecPreset kPresets[] = {
+    {"quality", "k=tcq4,v=tcq4,transform=full,sinks=4,window=128"},
+    {"balanced", "k=tcq3,v=tcq3,transform=full,sinks=4,window=128"},
+    {"small", "k=tcq3,v=tcq2,transform=full,sinks=4,window=128"},
+    {"tiny", "k=tcq2,v=tcq2,transform=full,sinks=4,window=128"},
+};
+
+constexpr std::array<const char*, 4> kTransforms = {"none", "wht", "eq", "full"};
 
 constexpr ScaleMode kScaleModes[] = {ScaleMode::kMatched, ScaleMode::kUnbiased, ScaleMode::kLeastSquares};
 
@@ -41,12 +55,59 @@ Status SetBoundary(std::string_view value, CacheSpec* spec) {
   return SetCodec(value.substr(colon + 1), &spec->boundary_codec);
 }
 
+Status SetNumber(std::string_view key, std::string_view value, int most, int* number) {
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), *number);
+  if (error == std::errc() && end == value.data() + value.size() && *number >= 0 && *number <= most) return Status();
+  return Status::Invalid(std::string(key) + "='" + std::string(value) + "' is not a number from 0 to " + std::to_string(most));
+}
+
+Status SetFlag(std::string_view key, std::string_view value, bool* flag) {
+  *flag = value == "on";
+  if (value == "on" || value == "off") return Status();
+  return Status::Invalid(std::string(key) + "='" + std::string(value) + "' is neither on nor off");
+}
+
+Status SetTransform(std::string_view value, CacheSpec* spec) {
+  const auto found = std::find(kTransforms.begin(), kTransforms.end(), value);
+  if (found == kTransforms.end()) return Status::Invalid("unknown transform '" + std::string(value) + "'; accepted: none, wht, eq, full");
+  spec->transform = static_cast<Transform>(found - kTransforms.begin());
+  return Status();
+}
+
+Status SetShrink(std::string_view value, CacheSpec* spec) {
+  double shrink = -1.0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), shrink);
+  if (error != std::errc() || end != value.data() + value.size() || !(shrink >= 0.0 && shrink <= 1.0)) {
+    return Status::Invalid("shrink='" + std::string(value) + "' is not within 0 and 1");
+  }
+  spec->shrink = shrink;
+  return Status();
+}
+
+Status SetCalibration(std::string_view value, CacheSpec* spec) {
+  if (value.empty()) return Status::Invalid("calibration= wants 'self' or the path of a file that swivel calibrate has written");
+  spec->calibration = value;
+  return Status();
+}
+
+const SpecPreset* FindPreset(std::string_view name) {
+  const auto found = std::find_if(std::begin(kPresets), std::end(kPresets), [&](const SpecPreset& preset) { return name == preset.name; });
+  return found == std::end(kPresets) ? nullptr : found;
+}
+
 Status ApplyItem(std::string_view item, CacheSpec* spec) {
   const size_t equals = item.find('=');
   if (equals == std::string_view::npos) {
-    const Status status = SetCodec(item, &spec->k);
-    spec->v = spec->k;
-    return status;
+    if (const SpecPreset* preset = FindPreset(item); preset != nullptr) {
+      *spec = ParseSpec(preset->spec).value();
+      return Status();
+    }
+    StatusOr<const Codec*> codec = FindCodec(item);
+    if (!codec.ok()) {
+      return Status::Invalid("unknown codec or preset '" + std::string(item) + "'; accepted: quality, balanced, small, tiny, " + CodecNames());
+    }
+    spec->k = spec->v = (*codec)->id;
+    return Status();
   }
   const std::string_view key = item.substr(0, equals);
   const std::string_view value = item.substr(equals + 1);
@@ -60,7 +121,24 @@ Status ApplyItem(std::string_view item, CacheSpec* spec) {
     spec->v_scale = spec->k_scale;
     return status;
   }
-  return Status::Invalid("unknown key '" + std::string(key) + "'; accepted: k, v, boundary, scale, k_scale, v_scale");
+  if (key == "transform") return SetTransform(value, spec);
+  if (key == "mean") return SetFlag(key, value, &spec->mean);
+  if (key == "group_mean") return SetFlag(key, value, &spec->group_mean);
+  if (key == "halves") return SetFlag(key, value, &spec->halves);
+  if (key == "sinks") return SetNumber(key, value, kGroupTokens, &spec->sinks);
+  if (key == "window") return SetNumber(key, value, 1 << 20, &spec->window);
+  if (key == "calibration") return SetCalibration(value, spec);
+  if (key == "shrink") return SetShrink(value, spec);
+  return Status::Invalid("unknown key '" + std::string(key) +
+                         "'; accepted: k, v, boundary, scale, k_scale, v_scale, transform, mean, group_mean, halves, sinks, window, calibration, shrink");
+}
+
+// What the transforms can pack.
+Status CheckTransform(const CacheSpec& spec) {
+  if (spec.transform == Transform::kNone) return Status();
+  if (spec.k == CodecId::kTcq2 || spec.k == CodecId::kTcq3 || spec.k == CodecId::kTcq4) return Status();
+  return Status::Invalid(std::string("transform=") + kTransforms[static_cast<size_t>(spec.transform)] + " packs keys as k=tcq2, k=tcq3 or k=tcq4, not " +
+                         GetCodec(spec.k).name);
 }
 
 // A second k= would silently win over the first; the order of items must not matter.
@@ -78,19 +156,50 @@ CodecId CacheSpec::CodecFor(Side side, int ordinal, int num_layers) const {
   return side == Side::kKey ? k : v;
 }
 
+SegmentLayout CacheSpec::Segments(Side side, const Codec& codec, int width) const {
+  if (side == Side::kValue) return ValueSegments(width, codec.code_bits);
+  return KeySegments(width, codec.code_bits, transform == Transform::kFull && halves && codec.code_bits > 1, group_mean);
+}
+
+StatusOr<std::unique_ptr<PackedStore>> CacheSpec::MakeStore(Side side, const Codec& codec, const StoreShape& shape) const {
+  if (PacksGroups(codec)) {
+    auto store = SegmentStore::Create(codec, Segments(side, codec, shape.width), ScaleFor(side, codec), shape);
+    if (!store.ok()) return store.status();
+    return std::unique_ptr<PackedStore>(std::move(*store));
+  }
+  auto store = GroupStore::Create(codec, side, ScaleFor(side, codec), shape);
+  if (!store.ok()) return store.status();
+  return std::unique_ptr<PackedStore>(std::move(*store));
+}
+
 std::string CacheSpec::ToString() const {
   std::string text = std::string("k=") + GetCodec(k).name + ",v=" + GetCodec(v).name;
   if (boundary_layers > 0) text += ",boundary=" + std::to_string(boundary_layers) + ":" + GetCodec(boundary_codec).name;
   if (k_scale) text += std::string(",k_scale=") + ScaleModeName(*k_scale);
   if (v_scale) text += std::string(",v_scale=") + ScaleModeName(*v_scale);
+  if (transform != Transform::kNone) text += std::string(",transform=") + kTransforms[static_cast<size_t>(transform)];
+  if (!mean) text += ",mean=off";
+  if (!group_mean) text += ",group_mean=off";
+  if (!halves) text += ",halves=off";
+  if (sinks > 0) text += ",sinks=" + std::to_string(sinks);
+  if (window > 0) text += ",window=" + std::to_string(window);
+  if (calibration != "self") text += ",calibration=" + calibration;
+  if (shrink) {
+    char number[32];
+    text += ",shrink=" + std::string(number, std::to_chars(number, number + sizeof(number), *shrink).ptr);
+  }
   return text;
+}
+
+double CacheSpec::BitsOf(Side side, const Codec& codec, int width) const {
+  return PacksGroups(codec) ? Segments(side, codec, width).BitsPerValue() : swivel::BitsPerValue(codec, width);
 }
 
 double CacheSpec::BitsPerValue(int k_width, int v_width, int num_layers) const {
   double bits = 0.0;
   for (int layer = 0; layer < num_layers; ++layer) {
-    bits += swivel::BitsPerValue(GetCodec(CodecFor(Side::kKey, layer, num_layers)), k_width) * k_width;
-    bits += swivel::BitsPerValue(GetCodec(CodecFor(Side::kValue, layer, num_layers)), v_width) * v_width;
+    bits += BitsOf(Side::kKey, GetCodec(CodecFor(Side::kKey, layer, num_layers)), k_width) * k_width;
+    bits += BitsOf(Side::kValue, GetCodec(CodecFor(Side::kValue, layer, num_layers)), v_width) * v_width;
   }
   return bits / (static_cast<double>(num_layers) * (k_width + v_width));
 }
@@ -99,27 +208,33 @@ StatusOr<CacheSpec> ParseSpec(std::string_view text) {
   CacheSpec spec;
   std::string seen;
   if (text.empty()) return Status::Invalid("the cache spec is empty; " + SpecHelp());
-  // A bare codec and scale= set both sides, so they come first whatever their place: "v=turbo3,turbo4" is K turbo4, V turbo3.
-  for (const bool general_pass : {true, false}) {
+  // A bare name and scale= set both sides, so they come first whatever their place: "v=turbo3,turbo4" is K turbo4, V turbo3.
+  for (const int pass : {0, 1, 2}) {
     for (size_t start = 0; start <= text.size();) {
       const size_t end = std::min(text.find(',', start), text.size());
       const std::string_view item = text.substr(start, end - start);
       start = end + 1;
       const bool bare = item.find('=') == std::string_view::npos;
-      const std::string_view key = bare ? "a codec for both K and V" : item.substr(0, item.find('='));
-      if ((bare || key == "scale") != general_pass) continue;
+      const std::string_view key = bare ? "a codec for both K and V, or a preset," : item.substr(0, item.find('='));
+      if ((bare ? 0 : key == "scale" ? 1 : 2) != pass) continue;
       Status status = item.empty() ? Status::Invalid("an item is empty; " + SpecHelp()) : CheckRepeats(key, &seen);
       if (status.ok()) status = ApplyItem(item, &spec);
       if (!status.ok()) return Status(status.code(), "cache spec '" + std::string(text) + "': " + status.message());
     }
   }
+  if (Status status = CheckTransform(spec); !status.ok()) {
+    return Status(status.code(), "cache spec '" + std::string(text) + "': " + status.message());
+  }
   return spec;
 }
 
+std::span<const SpecPreset> SpecPresets() { return kPresets; }
+
 std::string SpecHelp() {
-  return "a spec is a codec for K and V, or items joined by commas: k=CODEC, v=CODEC, boundary=N:CODEC (first and last N layers), "
-         "scale=MODE, k_scale=MODE, v_scale=MODE. Codecs: " +
-         CodecNames() + ". Scale modes: matched, unbiased, ls. Example: k=turbo4,v=turbo3,boundary=2:q8_0";
+  return "a spec is a preset (quality, balanced, small, tiny) or a codec for K and V, or items joined by commas: k=CODEC, v=CODEC, "
+         "boundary=N:CODEC (first and last N layers), scale=MODE, k_scale=MODE, v_scale=MODE, transform=none|wht|eq|full, mean=on|off, "
+         "group_mean=on|off, halves=on|off, sinks=N, window=N, calibration=self|FILE, shrink=X. Codecs: " +
+         CodecNames() + ". Scale modes: matched, unbiased, ls. Examples: balanced; balanced,window=256; k=turbo4,v=turbo3,boundary=2:q8_0";
 }
 
 }  // namespace swivel

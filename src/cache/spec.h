@@ -1,20 +1,30 @@
 // The cache specification: the one grammar behind --kv and SWIVEL_KV.
 //
-//   spec   = codec | item { "," item }
+//   spec   = ( codec | preset ) { "," item }  |  item { "," item }
 //   item   = "k=" codec | "v=" codec | "boundary=" n ":" codec | "scale=" mode | "k_scale=" mode | "v_scale=" mode
-//   codec  = a name of codec/codecs.inc     mode = matched | unbiased | ls; without: the codec's own
-// A bare codec name sets K and V. Unknown keys, names and impossible values are errors that list what is accepted.
+//          | "transform=" ( none | wht | eq | full ) | "mean=" flag | "group_mean=" flag | "halves=" flag
+//          | "sinks=" n | "window=" n | "calibration=" ( self | path ) | "shrink=" x
+//   codec  = a name of codec/codecs.inc     mode = matched | unbiased | ls; without: the codec's own     flag = on | off
+// A bare codec name sets K and V; a preset is what SpecPresets() says and may be followed by items that change it. Unknown keys, names and
+// impossible values are errors that list what is accepted.
 #ifndef SWIVEL_CACHE_SPEC_H_
 #define SWIVEL_CACHE_SPEC_H_
 
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "base/status.h"
+#include "cache/packed_store.h"
 #include "codec/codec.h"
 
 namespace swivel {
+
+// The basis in which keys are packed. kNone: the codec's own frame, row by row. The others pack groups as a whole (codec/segments.h):
+// kHadamard signs + Hadamard, kDiagonal equalised channels before it, kFull a matrix for each head.
+enum class Transform : uint8_t { kNone, kHadamard, kDiagonal, kFull };
 
 struct CacheSpec {
   CodecId k = CodecId::kTurbo4;
@@ -23,19 +33,46 @@ struct CacheSpec {
   int boundary_layers = 0;                    // the first and the last n layers that have a cache use boundary_codec for K and V
   CodecId boundary_codec = CodecId::kQ8_0;
 
+  Transform transform = Transform::kNone;
+  bool mean = true;        // subtract the calibrated mean of the keys; not with kHadamard, which needs no calibration
+  bool group_mean = true;  // subtract the mean of each group's keys
+  bool halves = true;      // kFull: two segments with bits of their own
+  int sinks = 0;           // the first tokens of a sequence stay exact
+  int window = 0;          // so do the last ones, at least
+  std::string calibration = "self";  // or the path of a calibration file
+  std::optional<double> shrink;      // factor on off-diagonal moments; without: .3 for self-calibration, .5 for a file
+
   // The codec of one layer; `ordinal` counts the `num_layers` layers that have a cache from 0.
   CodecId CodecFor(Side side, int ordinal, int num_layers) const;
   ScaleMode ScaleFor(Side side, const Codec& codec) const { return (side == Side::kKey ? k_scale : v_scale).value_or(codec.default_scale); }
 
+  // Rows are kept exact before they are packed (cache/layer_cache.h).
+  bool Staged() const { return transform != Transform::kNone || sinks > 0 || window > 0; }
+  // Keys need statistics of the model before they can be packed.
+  bool Calibrated() const { return transform == Transform::kDiagonal || transform == Transform::kFull; }
+  // A layer's rows of this codec are packed by groups.
+  bool PacksGroups(const Codec& codec) const { return transform != Transform::kNone && codec.layout == Layout::kTrellis; }
+  SegmentLayout Segments(Side side, const Codec& codec, int width) const;
+
+  // An empty store for one side of a layer. Errors: those of the stores.
+  StatusOr<std::unique_ptr<PackedStore>> MakeStore(Side side, const Codec& codec, const StoreShape& shape) const;
+
   // Canonical text: ParseSpec(ToString()) gives the same spec.
   std::string ToString() const;
-  // Mean bits a value of K and V over all layers.
+  // Bits a packed value, everything counted: of one codec, and the mean of K and V over all layers.
+  double BitsOf(Side side, const Codec& codec, int width) const;
   double BitsPerValue(int k_width, int v_width, int num_layers) const;
 };
 
 StatusOr<CacheSpec> ParseSpec(std::string_view text);
 // One paragraph that states the grammar with every accepted name, for --help and errors.
 std::string SpecHelp();
+
+struct SpecPreset {
+  const char* name;
+  const char* spec;
+};
+std::span<const SpecPreset> SpecPresets();
 
 }  // namespace swivel
 

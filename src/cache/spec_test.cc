@@ -179,14 +179,16 @@ TEST(Spec, BitsAValueAverageLayersSidesAndWidths) {
   EXPECT_DOUBLE_EQ(ParseOrDie("turbo4,boundary=1:q8_0").BitsPerValue(128, 128, 10), 0.8 * 4.125 + 0.2 * 8.5);
 }
 
-TEST(Spec, HelpNamesEverythingAndItsExampleParses) {
+TEST(Spec, HelpNamesEverythingAndItsExamplesParse) {
   const std::string help = SpecHelp();
   for (const Codec* codec : AllCodecs()) EXPECT_NE(help.find(codec->name), std::string::npos);
-  for (const char* word : {"k=", "v=", "boundary=", "scale=", "k_scale=", "v_scale=", "matched", "unbiased", "ls"}) {
+  for (const char* word : {"k=", "v=", "boundary=", "scale=", "k_scale=", "v_scale=", "matched", "unbiased", "ls", "transform=", "mean=",
+                           "group_mean=", "halves=", "sinks=", "window=", "calibration=", "shrink="}) {
     EXPECT_NE(help.find(word), std::string::npos) << word;
   }
-  const std::string example = help.substr(help.find("Example: ") + 9);
-  ParseOrDie(example);
+  for (const SpecPreset& preset : SpecPresets()) EXPECT_NE(help.find(preset.name), std::string::npos);
+  std::string examples = help.substr(help.find("Examples: ") + 10) + "; ";
+  for (size_t end; (end = examples.find("; ")) != std::string::npos; examples.erase(0, end + 2)) ParseOrDie(examples.substr(0, end));
 }
 
 }  // namespace

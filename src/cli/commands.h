@@ -18,6 +18,7 @@ void AddInfo(CLI::App& app, int* exit_code);
 void AddCodecs(CLI::App& app, int* exit_code);
 void AddDistortion(CLI::App& app, int* exit_code);
 void AddCapture(CLI::App& app, int* exit_code);
+void AddCalibrate(CLI::App& app, int* exit_code);
 void AddDoctor(CLI::App& app, int* exit_code);
 void AddPluginPath(CLI::App& app, int* exit_code);
 

@@ -10,6 +10,7 @@
 #include "base/cpu.h"
 #include "base/version.h"
 #include "cli/eval_arguments.h"
+#include "cli/lists.h"
 #include "eval/measure.h"
 #include "eval/output_file.h"
 #include "eval/progress.h"
@@ -91,6 +92,8 @@ Status Evaluate(const EvalArguments& arguments, EvalReport* report) {
   if (!asked.ok()) return asked.status();
   StatusOr<std::vector<Task>> tasks = ParseTasks(arguments.tasks);
   if (!tasks.ok()) return tasks.status();
+  StatusOr<std::vector<int>> depths = Integers("--depth", arguments.depth, ',', 0, 1 << 24);
+  if (!depths.ok()) return depths.status();
   std::string text;
   if (Status status = Check(arguments, *asked, &text); !status.ok()) return status;
 
@@ -107,7 +110,8 @@ Status Evaluate(const EvalArguments& arguments, EvalReport* report) {
   report->target = TargetName(*ChooseTarget());
   report->llama_build = LlamaBuild();
   report->command = OwnCommandLine();
-  report->depth = arguments.depth > 0 ? arguments.depth : arguments.context;
+  for (const int depth : *depths) report->depths.push_back(depth > 0 ? depth : arguments.context);
+  report->depth = report->depths[0];
   report->rounds = arguments.rounds;
   QualityOptions& options = report->options;
   report->reference = arguments.reference;
@@ -164,21 +168,28 @@ Status Evaluate(const EvalArguments& arguments, EvalReport* report) {
       return status;
     SetVerdicts(report);
   }
-  if (arguments.no_speed) return {};
-
+  if (arguments.no_speed) {
+    report->depths.clear();
+    return {};
+  }
+  // All depths in one list, so that caches alternate at each depth within a round.
   std::vector<MeasureRequest> requests;
-  for (const CacheQuality& cache : report->quality.caches) {
-    MeasureRequest request;
-    request.model = model_path;
-    request.kv = cache.cache.name;
-    request.text = arguments.text;
-    request.depth = report->depth;
-    request.threads = arguments.threads;
-    requests.push_back(request);
+  for (const int depth : report->depths) {
+    for (const CacheQuality& cache : report->quality.caches) {
+      MeasureRequest request;
+      request.model = model_path;
+      request.kv = cache.cache.name;
+      request.text = arguments.text;
+      request.depth = depth;
+      request.threads = arguments.threads;
+      requests.push_back(request);
+    }
   }
   StatusOr<std::vector<Measurement>> speed = MeasureAll(requests, arguments.rounds, &progress);
   if (!speed.ok()) return speed.status();
-  report->speed = std::move(*speed);
+  const auto num_caches = static_cast<long>(report->quality.caches.size());
+  for (auto from = speed->begin(); from != speed->end(); from += num_caches) report->speed_at.emplace_back(from, from + num_caches);
+  report->speed = report->speed_at[0];
   return {};
 }
 

@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
   swivel::cli::AddCodecs(app, &exit_code);
   swivel::cli::AddDistortion(app, &exit_code);
   swivel::cli::AddCapture(app, &exit_code);
+  swivel::cli::AddCalibrate(app, &exit_code);
   swivel::cli::AddDoctor(app, &exit_code);
   swivel::cli::AddPluginPath(app, &exit_code);
   const auto named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };

@@ -6,6 +6,7 @@
 
 #include "codec/codec.h"
 #include "codec/plane_rows.h"
+#include "codec/tcq.h"
 #include "codec/trellis_planes.h"
 #include "codec/turbo.h"
 #include "math/lane_sum.h"
@@ -50,13 +51,13 @@ inline int LevelIndex(const uint8_t* u, const uint8_t* m, int n) {
 }
 
 template <int kBits>
-void Encode(const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
+uint16_t EncodeCodes(Frame frame, const float* row, int width, Side side, ScaleMode mode, uint8_t* codes, int token) {
   float y[kMaxHeadWidth];
-  const LoadedRow loaded = LoadRow(Frame::kSignedHadamard, row, width, y);
+  const LoadedRow loaded = LoadRow(frame, row, width, y);
   if (loaded.is_flat) {
     // The path of zeros through the middle of the levels.
-    for (int i = 0; i < width; ++i) SetTrellisCode<kBits>(group, width, side, token, i, {0, 1 << (kBits - 1) >> 1});
-    return SetPlaneScale(group, kBits, width, token, loaded.flat_scale);
+    for (int i = 0; i < width; ++i) SetTrellisCode<kBits>(codes, width, side, token, i, {0, 1 << (kBits - 1) >> 1});
+    return loaded.flat_scale;
   }
   const float norm2 = Dot16(y, y, width);
   const float to_unit = std::sqrt(static_cast<float>(width) / norm2);
@@ -68,24 +69,33 @@ void Encode(const float* row, int width, Side side, ScaleMode mode, uint8_t* gro
   float c[kMaxHeadWidth];
   for (int i = 0; i < width; ++i) {
     const int n = TrellisPlace(side, width, i);
-    SetTrellisCode<kBits>(group, width, side, token, i, {u[n], m[n]});
+    SetTrellisCode<kBits>(codes, width, side, token, i, {u[n], m[n]});
     c[i] = book.level[LevelIndex(u, m, n)];
   }
-  SetPlaneScale(group, kBits, width, token, RowScale(mode, {norm2, Dot16(c, c, width), Dot16(c, y, width)}, loaded.exponent));
+  return RowScale(mode, {norm2, Dot16(c, c, width), Dot16(c, y, width)}, loaded.exponent);
 }
 
 template <int kBits>
-void DecodeInFrame(const uint8_t* group, int width, Side side, int token, float* row) {
+void DecodeCodes(const uint8_t* codes, int width, Side side, int token, float scale, float* row) {
   uint8_t u[kMaxHeadWidth], m[kMaxHeadWidth];
   for (int i = 0; i < width; ++i) {
-    const Code code = GetTrellisCode<kBits>(group, width, side, token, i);
+    const Code code = GetTrellisCode<kBits>(codes, width, side, token, i);
     const int n = TrellisPlace(side, width, i);
     u[n] = static_cast<uint8_t>(code.u);
     m[n] = static_cast<uint8_t>(code.m);
   }
   const TrellisBook& book = GetTrellisBook(kBits);
-  const float scale = GetPlaneScale(group, kBits, width, token);
   for (int i = 0; i < width; ++i) row[i] = book.level[LevelIndex(u, m, TrellisPlace(side, width, i))] * scale;
+}
+
+template <int kBits>
+void Encode(const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
+  SetPlaneScale(group, kBits, width, token, EncodeCodes<kBits>(Frame::kSignedHadamard, row, width, side, mode, group, token));
+}
+
+template <int kBits>
+void DecodeInFrame(const uint8_t* group, int width, Side side, int token, float* row) {
+  DecodeCodes<kBits>(group, width, side, token, GetPlaneScale(group, kBits, width, token), row);
 }
 
 template <int kBits>
@@ -116,7 +126,34 @@ constexpr Codec MakeTcq(CodecId id, const char* name, const char* summary) {
           /*nearest_levels=*/false};
 }
 
+// Calls f.operator()<bits>() for 1 to kMaxTrellisBits bits.
+template <class F>
+auto WithBits(int bits, F f) {
+  switch (bits) {
+    case 1:
+      return f.template operator()<1>();
+    case 2:
+      return f.template operator()<2>();
+    case 3:
+      return f.template operator()<3>();
+    case 4:
+      return f.template operator()<4>();
+    case 5:
+      return f.template operator()<5>();
+    default:
+      return f.template operator()<6>();
+  }
+}
+
 }  // namespace
+
+uint16_t EncodeTrellisCodes(int bits, Frame frame, const float* row, int width, Side side, ScaleMode mode, uint8_t* codes, int token) {
+  return WithBits(bits, [&]<int kBits>() { return EncodeCodes<kBits>(frame, row, width, side, mode, codes, token); });
+}
+
+void DecodeTrellisCodes(int bits, const uint8_t* codes, int width, Side side, int token, float scale, float* row) {
+  WithBits(bits, [&]<int kBits>() { DecodeCodes<kBits>(codes, width, side, token, scale, row); });
+}
 
 extern const Codec kTcq1Codec = MakeTcq<1>(CodecId::kTcq1, "tcq1", "signs + Hadamard, 8-state trellis over 4 levels, one scale a row");
 extern const Codec kTcq2Codec = MakeTcq<2>(CodecId::kTcq2, "tcq2", "signs + Hadamard, 8-state trellis over 8 levels, one scale a row");

@@ -79,7 +79,7 @@ struct CacheQuality {
   std::optional<MeanError> log_ppl_ratio;  // ln(PPL / PPL of the base), paired by position; not set for the base
   std::optional<TrajectoryFigures> trajectories;
   std::vector<TaskScore> tasks;             // those that were asked for
-  std::map<std::string, int64_t> counters;  // what the plugin did meanwhile
+  std::map<std::string, int64_t> counters;  // what the plugin did meanwhile; of states the most there was
 };
 
 struct QualityReport {
@@ -106,6 +106,9 @@ StatusOr<QualityReport> EvaluateQuality(ModelPair& models, std::span<const Token
 
 // The figures of what `store` holds. Needs no model; `report` has the caches and the number of chunks.
 void Assemble(const Store& store, const QualityOptions& options, QualityReport* report);
+
+// Counters of the plugin that say how much there is (window_cells) rather than how often something happened: they are not added up.
+bool IsState(const std::string& counter);
 
 // Names in a store.
 inline constexpr const char* kBaseName = "base";

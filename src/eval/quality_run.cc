@@ -136,7 +136,9 @@ class Runner {
   static void AddCounters(const Context& context, const std::map<std::string, int64_t>& before, Record* record) {
     for (const auto& [name, count] : context.Counters()) {
       const auto found = before.find(name);
-      record->numbers["counter." + name] = static_cast<double>(count - (found == before.end() ? 0 : found->second));
+      // Of a state what there is now, of events what this unit added.
+      const bool from_here = !IsState(name) && found != before.end();
+      record->numbers["counter." + name] = static_cast<double>(count - (from_here ? found->second : 0));
     }
   }
 

@@ -18,7 +18,7 @@ constexpr double kLeastKld = 1e-7;
 
 bool Drawn(const CacheQuality& cache) { return cache.prefill.kld.mean && cache.prefill.kld.invalid == 0; }
 
-std::string Color(size_t cache) { return fmt::format("style=\"--c:var(--c{})\"", (cache + kNumColors - 1) % kNumColors); }
+std::string Color(size_t cache) { return fmt::format("style=\"--c:var(--c{})\"", CacheColor(cache)); }
 
 // The decades around the values, at least one.
 std::pair<double, double> Range(const std::vector<double>& values) {
@@ -35,6 +35,8 @@ std::string Open(int height, const std::string& label) {
 }
 
 }  // namespace
+
+int CacheColor(size_t cache) { return static_cast<int>((cache + kNumColors - 1) % kNumColors); }
 
 std::string CacheMarker(const EvalReport& report, size_t cache, double x, double y) {
   const double r = report.quality.caches[cache].cache.stock ? 4.5 : kMarkerRadius;
@@ -104,55 +106,32 @@ std::string RateChart(const EvalReport& report) {
 
 std::string PositionChart(const EvalReport& report) {
   const std::vector<CacheQuality>& caches = report.quality.caches;
-  std::vector<double> values;
-  int begin = 0, end = 0;
+  std::vector<CacheLine> lines;
   for (size_t i = 1; i < caches.size(); ++i) {
     if (!Drawn(caches[i])) continue;
+    CacheLine line{i, {}};
     for (const PositionBucket& bucket : caches[i].prefill.by_position) {
-      values.push_back(bucket.mean.mean);
-      begin = caches[i].prefill.by_position.front().begin;
-      end = bucket.end;
+      line.points.emplace_back((bucket.begin + bucket.end) / 2.0, std::max(bucket.mean.mean, kLeastKld));
     }
+    lines.push_back(std::move(line));
   }
-  if (values.size() < 2) return "";
-  const auto [low, high] = Range(values);
-  constexpr int kHeight = 420;
-  const Box plot = {74, 14, kWidth - 170, kHeight - 52};
-  const Axis x = Axis::Linear(begin, end, plot.left, plot.right), y = Axis::Log(low, high, plot.bottom, plot.top);
-  std::string svg = Open(kHeight, "KL divergence by position in the context");
-  svg += XAxisSvg(x, plot, "position in the context, tokens") + YAxisSvg(y, plot, "KL divergence from f16, nats a token");
-  std::vector<std::pair<double, size_t>> ends;  // where lines end, for their names
-  for (size_t i = 1; i < caches.size(); ++i) {
-    if (!Drawn(caches[i]) || caches[i].prefill.by_position.empty()) continue;
-    std::string path, markers;
-    double last = 0;
-    for (const PositionBucket& bucket : caches[i].prefill.by_position) {
-      const double px = x.At((bucket.begin + bucket.end) / 2.0);
-      last = y.At(std::max(bucket.mean.mean, low));
-      path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", px, last);
-      markers += fmt::format("<g>{}<title>{}, {} to {}: {:.3g}</title></g>", CacheMarker(report, i, px, last),
-                             EscapeHtml(caches[i].cache.name), bucket.begin, bucket.end, bucket.mean.mean);
+  return LineChart(report, lines,
+                   {"KL divergence by position in the context", "position in the context, tokens", "KL divergence from f16, nats a token",
+                    /*log=*/true});
+}
+
+std::string SpeedChart(const EvalReport& report) {
+  if (report.depths.size() < 2) return "";
+  std::vector<CacheLine> lines;
+  for (size_t i = 0; i < report.quality.caches.size(); ++i) {
+    CacheLine line{i, {}};
+    for (size_t d = 0; d < report.depths.size(); ++d) {
+      const Measurement& speed = report.speed_at[d][i];
+      if (speed.decode_tps) line.points.emplace_back(report.depths[d], *speed.decode_tps);
     }
-    svg += fmt::format("<path class=\"line\" {} d=\"{}\"/>{}\n", Color(i), path, markers);
-    ends.emplace_back(last, i);
+    lines.push_back(std::move(line));
   }
-  // Names in the order of the lines, at least a line apart; pushed up where the lowest would leave the drawing.
-  std::sort(ends.begin(), ends.end());
-  double next = plot.top + 6;
-  std::vector<double> places;
-  for (const auto& [at, i] : ends) places.push_back(next = std::max(next + (places.empty() ? 0 : 14), at));
-  for (size_t i = places.size(); i-- > 0;) {
-    const double most = i + 1 == places.size() ? plot.bottom : places[i + 1] - 14;
-    places[i] = std::min(places[i], most);
-  }
-  for (size_t i = 0; i < ends.size(); ++i) {
-    const std::string& name = caches[ends[i].second].cache.name;
-    const std::string shown = name.size() > 21 ? name.substr(0, 20) + "…" : name;
-    svg += fmt::format("<path class=\"l\" d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\"/>{}<text class=\"n\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
-                       plot.right - (plot.right - plot.left) / 16 + 8, ends[i].first, plot.right + 6, places[i],
-                       CacheMarker(report, ends[i].second, plot.right + 12, places[i]), plot.right + 21, places[i] + 4, EscapeHtml(shown));
-  }
-  return svg + "</svg>\n";
+  return LineChart(report, lines, {"Generation by depth", "tokens in the cache", "tokens a second", /*log=*/false});
 }
 
 std::string HistogramChart(const EvalReport& report) {

@@ -96,9 +96,10 @@ std::string ChecksText(const EvalReport& report) {
       text += fmt::format("Warning: {}: {}.\n", cache.cache.name, warning);
     }
     for (const PolicyUse& policy : PoliciesOf(cache)) {
-      text += policy.acted
-                  ? fmt::format("{}: {} acted {} times.\n", cache.cache.name, policy.key, *policy.acted)
-                  : fmt::format("{}: how often {} acted is not measured: the plugin does not count it.\n", cache.cache.name, policy.key);
+      text +=
+          policy.acted
+              ? fmt::format("{}: {} was at work: {} cells or events, all layers together.\n", cache.cache.name, policy.key, *policy.acted)
+              : fmt::format("{}: how often {} acted is not measured: the plugin does not count it.\n", cache.cache.name, policy.key);
     }
   }
   return text;

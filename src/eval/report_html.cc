@@ -188,6 +188,7 @@ std::string ReportHtml(const EvalReport& report) {
   page += Figure("peak", "Peak memory of the process", BarChart(report, "MiB", peak), "Weights included.");
   page += Figure("decode", "Generation", BarChart(report, "tokens/s", speed(&Measurement::decode_tps)),
                  fmt::format("With {} tokens in the cache, {} threads.", report.depth, report.options.threads));
+  if (report.depths.size() > 1) page += Figure("depth", "Generation by depth", SpeedChart(report), "One token at a time.");
   page += Figure("prefill", "Prompt", BarChart(report, "tokens/s", speed(&Measurement::prefill_tps)),
                  fmt::format("Of {} tokens.", report.depth));
   page += "<section><h2 id=\"how\">How this was measured</h2>\n" + ProvenanceHtml(report) + "</section>\n</main>\n";

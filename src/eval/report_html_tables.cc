@@ -167,7 +167,8 @@ std::string ProvenanceHtml(const EvalReport& report) {
   add("Not measured", "sensitivity of single layers");
   for (const CacheQuality& cache : report.quality.caches) {
     for (const PolicyUse& policy : PoliciesOf(cache)) {
-      if (policy.acted) add(cache.cache.name, fmt::format("{} acted {} times", policy.key, *policy.acted));
+      if (policy.acted)
+        add(cache.cache.name, fmt::format("{} was at work: {} cells or events, all layers together", policy.key, *policy.acted));
     }
   }
   return html + "</dl>\n<p>docs/evaluation.md of Swivel defines every figure, and says what it cannot show.</p>\n";

@@ -26,8 +26,8 @@ TEST(ReportHtml, StandsAlone) {
   }
   EXPECT_NE(page.find("prefers-color-scheme: dark"), std::string::npos);
   EXPECT_NE(page.find("&lt;b&gt;&amp;"), std::string::npos);  // the token that stood at the worst place
-  EXPECT_EQ(Count(page, "<figure"), 8u);
-  EXPECT_EQ(Count(page, "data-as=\"png\""), 8u);
+  EXPECT_EQ(Count(page, "<figure"), 9u);
+  EXPECT_EQ(Count(page, "data-as=\"png\""), 9u);
   for (const char* tag : {"section", "figure", "div", "table", "tr", "td", "svg", "article", "ul", "li"}) {
     const std::string open = std::string("<") + tag;
     EXPECT_EQ(Count(page, open + ">") + Count(page, open + " "), Count(page, std::string("</") + tag + ">")) << tag;

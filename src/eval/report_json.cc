@@ -129,6 +129,16 @@ Json ResultJson(const EvalReport& report, size_t index) {
   json["warnings"] = Warnings(report.quality, report.options, cache);
   json["prefill_tps"] = speed != nullptr ? OrNull(speed->prefill_tps) : Json();
   json["decode_tps"] = speed != nullptr ? OrNull(speed->decode_tps) : Json();
+  json["speed_by_depth"] = Json::array();
+  for (size_t d = 0; d < report.depths.size(); ++d) {
+    const Measurement& at = report.speed_at[d][index];
+    json["speed_by_depth"].push_back({{"depth", report.depths[d]},
+                                      {"prefill_tps", OrNull(at.prefill_tps)},
+                                      {"decode_tps", OrNull(at.decode_tps)},
+                                      {"decode_tps_min", OrNull(at.decode_tps_min)},
+                                      {"decode_tps_max", OrNull(at.decode_tps_max)},
+                                      {"peak_rss_bytes", OrNull(at.peak_rss_bytes)}});
+  }
   if (!cache.refusal.empty()) json["refusal"] = cache.refusal;
   if (speed != nullptr && !speed->failure.empty()) json["speed_failure"] = speed->failure;
   // What `swivel compare` pairs across files.

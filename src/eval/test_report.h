@@ -82,6 +82,14 @@ inline EvalReport SampleReport(bool with_tasks = true, bool with_speed = true) {
     speed.peak_rss_bytes = (int64_t{300} << 20) - (static_cast<int64_t>(i) << 21);
     report.speed.push_back(speed);
   }
+  if (with_speed) {
+    report.depths = {2048, 4096, 8192};
+    for (const int depth : report.depths) {
+      report.speed_at.push_back(report.speed);
+      for (Measurement& speed : report.speed_at.back()) *speed.decode_tps *= 3000.0 / (1000 + depth);
+    }
+    report.speed = report.speed_at[0];
+  }
   Assemble(store, report.options, &quality);
   for (CacheQuality& cache : quality.caches) {
     if (cache.worst) cache.worst->text = " <b>&";

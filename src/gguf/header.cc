@@ -20,6 +20,8 @@ constexpr uint64_t kMaxTensors = 1u << 22;
 constexpr uint64_t kMaxNameBytes = 1u << 16;
 constexpr uint64_t kMaxStringBytes = 1u << 28;
 constexpr uint64_t kMaxDimensions = 8;
+// Of the data behind the header, where general.alignment does not say otherwise.
+constexpr uint64_t kAlignment = 32, kMostAlignment = 1u << 20;
 
 // Bytes of one element; 0 for strings, arrays and unknown types.
 int ElementBytes(ValueType type) {
@@ -72,6 +74,11 @@ class Parser {
     for (uint64_t i = 0; step == Step::kDone && i < header_.declared_tensors; ++i) step = TensorInfo(i);
     if (step == Step::kDamaged) return Status::Invalid(error_);
     header_.complete = step == Step::kDone;
+    if (header_.complete) {
+      const int64_t stated = header_.Integer("general.alignment").value_or(static_cast<int64_t>(kAlignment));
+      const uint64_t alignment = stated > 0 && stated <= static_cast<int64_t>(kMostAlignment) ? static_cast<uint64_t>(stated) : kAlignment;
+      header_.data_offsets = {(reader_.position() + alignment - 1) / alignment * alignment};
+    }
     if (step == Step::kEnd) {
       header_.end_note = "the file ends after " + std::to_string(reader_.size()) + " bytes, inside its header (" + place_ + ")";
     }

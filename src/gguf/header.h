@@ -39,6 +39,7 @@ struct Tensor {
   std::vector<uint64_t> shape;
   uint32_t type = 0;  // ggml_type; may be one that this build does not know
   uint64_t offset = 0;
+  int part = 0;  // of a model in several files, from 0
 };
 
 struct Header {
@@ -47,6 +48,8 @@ struct Header {
   std::map<std::string, Value> values;
   std::vector<Tensor> tensors;
   uint64_t declared_tensors = 0;
+  // Where the data of the tensors begin, in each of the files of a model that ReadModelHeader read; known when `complete`.
+  std::vector<uint64_t> data_offsets;
   // False when the file ends inside the header; what was read before that point is there. `end_note` says where it ended.
   bool complete = false;
   std::string end_note;
@@ -69,6 +72,10 @@ StatusOr<Header> ParseHeader(std::span<const uint8_t> bytes);
 // ReadHeader, and for a model in several files (`…-00001-of-00003.gguf`) the tensor lists of the other parts, found by name beside
 // the first. A missing part leaves `complete` false. Naming another part than the first is kInvalidArgument.
 StatusOr<Header> ReadModelHeader(const std::string& path);
+
+// The name of another file of a model in several, from 0: part 2 of …-00001-of-00003.gguf is …-00003-of-00003.gguf. Part 0 is `path`
+// itself.
+std::string PartPath(const std::string& path, int part, int64_t parts);
 
 // "F16", "Q4_K", …: the ggml tensor types known here; "type <n>" for others.
 std::string TensorTypeName(uint32_t type);

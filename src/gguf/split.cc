@@ -18,6 +18,12 @@ std::string PartSuffix(int64_t part, int64_t parts) {
 
 }  // namespace
 
+std::string PartPath(const std::string& path, int part, int64_t parts) {
+  const std::string suffix = PartSuffix(1, parts);
+  if (part == 0 || !path.ends_with(suffix)) return path;
+  return path.substr(0, path.size() - suffix.size()) + PartSuffix(part + 1, parts);
+}
+
 StatusOr<Header> ReadModelHeader(const std::string& path) {
   StatusOr<Header> first = ReadHeader(path);
   if (!first.ok()) return first;
@@ -35,15 +41,18 @@ StatusOr<Header> ReadModelHeader(const std::string& path) {
     first->end_note = "the other " + std::to_string(parts - 1) + " parts of the model cannot be found by name (expected …" + suffix + ")";
     return first;
   }
-  const std::string stem = path.substr(0, path.size() - suffix.size());
   for (int64_t i = 2; i <= parts; ++i) {
-    StatusOr<Header> next = ReadHeader(stem + PartSuffix(i, parts));
+    StatusOr<Header> next = ReadHeader(PartPath(path, static_cast<int>(i - 1), parts));
     if (!next.ok() || !next->complete) {
       first->complete = false;
       first->end_note = next.ok() ? next->end_note : next.status().message();
       return first;
     }
-    for (Tensor& tensor : next->tensors) first->tensors.push_back(std::move(tensor));
+    for (Tensor& tensor : next->tensors) {
+      tensor.part = static_cast<int>(i - 1);
+      first->tensors.push_back(std::move(tensor));
+    }
+    first->data_offsets.push_back(next->data_offsets[0]);
     first->declared_tensors += next->declared_tensors;
     first->file_bytes += next->file_bytes;
   }

@@ -85,6 +85,7 @@ class Catcher {
     const CacheName name = *ParseCacheName(root->name);
     seen_layers_.insert(name.layer);
     if (!options_.layers.empty() && std::find(options_.layers.begin(), options_.layers.end(), name.layer) == options_.layers.end()) return;
+    if (name.kind == 'v' && !options_.values && node->op == GGML_OP_SET_ROWS) return;
     // Models with a second cache under the same names: the first one is attention's.
     const auto [first, is_new] = roots_.try_emplace({name.layer, name.kind}, root);
     if (first->second != root) return;

@@ -22,6 +22,7 @@ struct CaptureOptions {
   std::vector<int> layers;  // empty: all that have a cache
   std::vector<int> heads;   // KV heads, and the query heads that read them; empty: all
   bool queries = false;
+  bool values = true;
   int threads = 1;
   int64_t most_bytes = int64_t{1} << 40;  // of what is kept
 };

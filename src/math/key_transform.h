@@ -23,6 +23,9 @@ struct KeyTransform {
   std::vector<float> inverse;  // T^-1
 };
 
+// The signed Hadamard rotation (math/rotation.h) as such a transform: no mean, one segment.
+KeyTransform HadamardTransform(int width);
+
 }  // namespace swivel
 
 #endif  // SWIVEL_MATH_KEY_TRANSFORM_H_

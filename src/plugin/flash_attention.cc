@@ -36,6 +36,9 @@ bool DescribeAttention(const ggml_tensor* node, const KvTensor& k, size_t k_offs
   if (q->type != GGML_TYPE_F32 || q->nb[0] != sizeof(float) || q->ne[0] != k.width()) return false;
   if (node->type != GGML_TYPE_F32 || node->nb[0] != sizeof(float) || node->ne[0] != v.width()) return false;
 
+  // Exact rows are read in step: both sides are staged or none is.
+  if (k.layer_cache() != v.layer_cache()) return false;
+  if (k.layer_cache() != nullptr) args->exact = k.layer_cache()->Exact();
   args->k = k.store()->View();
   args->v = v.store()->View();
   args->first_stream = static_cast<int>(k_offset / k.stream_bytes());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #include "plugin/flash_attention.h"
@@ -36,6 +37,25 @@ size_t RoundTo64(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 bool Is(const ggml_tensor* node, int op) { return static_cast<int>(node->op) == op; }
 
+// Positions of `num_rows` tokens, if `node` rotates by them. (Several positions a token, as multimodal models have: the first comes first.)
+const int32_t* RotaryPositions(const ggml_tensor* node, int64_t num_rows) {
+  if (!Is(node, host().op.rope)) return nullptr;
+  const ggml_tensor* positions = node->src[1];
+  if (positions == nullptr || positions->type != GGML_TYPE_I32 || positions->ne[0] % num_rows != 0) return nullptr;
+  return static_cast<const int32_t*>(positions->data);
+}
+
+// The positions of the tokens that a SET_ROWS node writes: those that its keys were rotated by, or, where something comes between, those of
+// any rotation in the graph. Null when nothing tells.
+const int32_t* PositionsOf(const ggml_cgraph* graph, const ggml_tensor* set_rows) {
+  const int64_t num_rows = set_rows->src[0]->ne[1];
+  if (const int32_t* positions = RotaryPositions(RootOf(set_rows->src[0]), num_rows); positions != nullptr) return positions;
+  for (int i = 0; i < graph->n_nodes; ++i) {
+    if (const int32_t* positions = RotaryPositions(graph->nodes[i], num_rows); positions != nullptr) return positions;
+  }
+  return nullptr;
+}
+
 // Rows that are read uncompressed although they are in our buffer: possible only where nothing could be refused beforehand (RPC), or
 // where a new llama.cpp has caches under names not known here.
 void ComplainOnce(const ggml_tensor* node, const ggml_tensor* root) {
@@ -51,8 +71,10 @@ ggml_status GraphRunner::Compute(ggml_cgraph* graph) {
   Inspect(graph);
   if (kv_nodes_.empty()) return host().ggml_backend_graph_compute(cpu_, graph);
 
+  // Before anything of this batch is marked: what is packed here was written by batches that are complete.
+  ggml_status status = RunStaging(graph);
   Replace(graph);
-  ggml_status status = BindPlans() ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
+  if (status == GGML_STATUS_SUCCESS && !BindPlans()) status = GGML_STATUS_ALLOC_FAILED;
   int begin = 0;
   for (size_t i = 0; i < shadow_nodes_.size() && status == GGML_STATUS_SUCCESS; ++i) {
     status = RunRange(graph, begin, shadow_nodes_[i]);
@@ -71,7 +93,7 @@ ggml_status GraphRunner::Compute(ggml_cgraph* graph) {
 void GraphRunner::Inspect(ggml_cgraph* graph) {
   kv_nodes_.clear();
   tensors_.clear();
-  bool all_packed = true;
+  bool all_stored = true;
   for (int i = 0; i < graph->n_nodes; ++i) {
     const ggml_tensor* node = graph->nodes[i];
     if (host().IsViewOp(node)) continue;
@@ -90,9 +112,9 @@ void GraphRunner::Inspect(ggml_cgraph* graph) {
     if (Is(node, host().op.flash_attn_ext)) {
       if (Status status = caches().Learn(node); !status.ok()) SayOnce(status.message() + "; the tensor stays f16");
     }
-    for (size_t j = before; j < tensors_.size(); ++j) all_packed = all_packed && tensors_[j]->store() != nullptr;
+    for (size_t j = before; j < tensors_.size(); ++j) all_stored = all_stored && !tensors_[j]->plain();
   }
-  if (!all_packed) caches().CreateStores(tensors_);
+  if (!all_stored) caches().CreateStores(tensors_);
 }
 
 void GraphRunner::Replace(ggml_cgraph* graph) {
@@ -135,8 +157,9 @@ bool GraphRunner::ReplaceSetRows(ggml_cgraph* graph, int index) {
   size_t offset = 0;
   KvTensor* kv = FindFast(node, &offset);
   SetRowsTask task;
-  if (kv == nullptr || kv->store() == nullptr || !DescribeSetRows(node, kv, offset, &task)) return false;
+  if (kv == nullptr || kv->plain() || !DescribeSetRows(node, kv, offset, &task)) return false;
   task.bad_index = &bad_index_;
+  if (task.layer != nullptr) MarkRows(task, PositionsOf(graph, node));
   Substitute(graph, index, RunSetRows, &set_rows_.emplace_back(task));
   kv->buffer().counters.set_rows.fetch_add(1, std::memory_order_relaxed);
   return true;
@@ -147,7 +170,7 @@ bool GraphRunner::ReplaceAttention(ggml_cgraph* graph, int index) {
   size_t k_offset = 0, v_offset = 0;
   const KvTensor* k = FindFast(node->src[1], &k_offset);
   const KvTensor* v = FindFast(node->src[2], &v_offset);
-  if (k == nullptr || v == nullptr || k->store() == nullptr || v->store() == nullptr) return false;
+  if (k == nullptr || v == nullptr || k->plain() || v->plain()) return false;
   AttendArgs args;
   if (!DescribeAttention(node, *k, k_offset, *v, v_offset, &args)) return false;
   AttendPlan& plan = plans_.emplace_back();
@@ -178,6 +201,31 @@ bool GraphRunner::BindPlans() {
   return true;
 }
 
+ggml_status GraphRunner::RunStaging(ggml_cgraph* graph) {
+  staging_.Collect(tensors_);
+  if (staging_.empty()) return GGML_STATUS_SUCCESS;
+  // Like a node of the graph (hosts skip nodes without the right flags), but it reads and writes nothing.
+  ggml_tensor node = *graph->nodes[kv_nodes_.front()];
+  std::fill(std::begin(node.src), std::end(node.src), nullptr);
+  node.op = static_cast<ggml_op>(host().op.custom);
+  const ggml_custom_op_params params = {RunStagingShare, GGML_N_TASKS_MAX, &staging_};
+  std::memcpy(node.op_params, &params, sizeof(params));
+  ggml_tensor* nodes[] = {&node};
+  ggml_cgraph round = *graph;
+  round.nodes = nodes;
+  round.n_nodes = 1;
+  round.leafs = nullptr;
+  round.n_leafs = 0;
+  round.uid = 0;
+  const ggml_status status = host().ggml_backend_graph_compute(cpu_, &round);
+  if (status != GGML_STATUS_SUCCESS) return status;
+  if (!staging_.Commit()) {
+    SayOnce("the host did not run the packing of the cache");
+    return GGML_STATUS_FAILED;
+  }
+  return status;
+}
+
 ggml_status GraphRunner::RunRange(ggml_cgraph* graph, int begin, int end) {
   if (begin == end) return GGML_STATUS_SUCCESS;
   if (begin == 0 && end == graph->n_nodes) return host().ggml_backend_graph_compute(cpu_, graph);
@@ -196,7 +244,7 @@ ggml_status GraphRunner::RunShadow(ggml_cgraph* graph, int index) {
     const ggml_tensor* tensor = i < 0 ? node : node->src[i];
     const KvTensor* kv = tensor != nullptr ? FindFast(tensor) : nullptr;
     if (kv == nullptr) continue;
-    if (kv->store() != nullptr) {
+    if (!kv->plain()) {
       kv->buffer().counters.shadow.fetch_add(1, std::memory_order_relaxed);
     } else if (!Is(node, host().op.set_rows)) {
       ComplainOnce(node, RootOf(tensor));

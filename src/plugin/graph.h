@@ -15,6 +15,7 @@
 #include "ggml-impl.h"
 #include "kernel/attend/attend.h"
 #include "plugin/set_rows.h"
+#include "plugin/staging.h"
 
 namespace swivel::plugin {
 
@@ -37,6 +38,8 @@ class GraphRunner {
   bool ReplaceAttention(ggml_cgraph* graph, int index);
   void Substitute(ggml_cgraph* graph, int index, ggml_custom_op_t function, void* userdata);
   bool BindPlans();
+  // Packs what has left the exact window, as a graph of one node of its own, so that all threads take part.
+  ggml_status RunStaging(ggml_cgraph* graph);
   ggml_status RunRange(ggml_cgraph* graph, int begin, int end);
   ggml_status RunShadow(ggml_cgraph* graph, int index);
 
@@ -50,6 +53,7 @@ class GraphRunner {
   std::vector<std::pair<int, ggml_tensor*>> originals_;
   std::vector<SetRowsTask> set_rows_;
   std::vector<AttendPlan> plans_;
+  StagingRound staging_;
   LazyMemory counters_, scratch_;
   std::atomic<bool> bad_index_{false};
 };

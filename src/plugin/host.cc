@@ -73,6 +73,7 @@ Status FindOps(Host* host) {
                 {"SET_ROWS", &host->op.set_rows},
                 {"FLASH_ATTN_EXT", &host->op.flash_attn_ext},
                 {"MUL_MAT", &host->op.mul_mat},
+                {"ROPE", &host->op.rope},
                 {"CUSTOM", &host->op.custom}};
   // CUSTOM comes after all others; stopping there keeps within the table of a host that has fewer ops than our header.
   for (int id = 0; id < GGML_OP_COUNT && host->op.custom < 0; ++id) {

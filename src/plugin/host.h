@@ -25,6 +25,7 @@ namespace swivel::plugin {
   X(ggml_backend_graph_compute)        \
   X(ggml_backend_reg_by_name)          \
   X(ggml_backend_reg_get_proc_address) \
+  X(ggml_fp32_to_fp16_row)             \
   X(ggml_nbytes)                       \
   X(ggml_op_name)                      \
   X(ggml_tensor_overhead)              \
@@ -42,7 +43,7 @@ struct Host {
   // Op numbers of this host, found by name: they move between versions.
   struct {
     int none = -1, view = -1, reshape = -1, permute = -1, transpose = -1;
-    int set_rows = -1, flash_attn_ext = -1, mul_mat = -1, custom = -1;
+    int set_rows = -1, flash_attn_ext = -1, mul_mat = -1, rope = -1, custom = -1;
   } op;
 
   // Ops that only rename memory; the host never executes them.

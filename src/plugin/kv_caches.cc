@@ -4,6 +4,10 @@
 #include <cstdio>
 #include <mutex>
 #include <set>
+#include <utility>
+#include <vector>
+
+#include "cache/segment_store.h"
 
 #include "plugin/buffer_type.h"
 #include "plugin/host.h"
@@ -93,6 +97,7 @@ Status KvCaches::Learn(const ggml_tensor* attention) {
     if (Status status = tensor->Learn(static_cast<int>(view->ne[0]), static_cast<int>(view->ne[2])); !status.ok()) return status;
     if (tensor->checked()) continue;
     const Codec& codec = CodecOf(*tensor);
+    tensor->SetPartner(tensor == k ? v : k);
     if (Status status = CheckWidth(codec, tensor->width()); !status.ok()) {
       return Status::Unsupported(status.message() + " (" + tensor->name() + "); choose another codec by SWIVEL_KV");
     }
@@ -101,11 +106,24 @@ Status KvCaches::Learn(const ggml_tensor* attention) {
   return {};
 }
 
+namespace {
+
+// Gives a layer the basis of its keys where that needs no statistics, or leaves it to be found from the first tokens.
+void Calibrate(const CacheSpec& spec, const KvTensor& k, LayerCache* layer) {
+  auto* store = dynamic_cast<SegmentStore*>(&layer->store(Side::kKey));
+  if (store == nullptr) return layer->AllowPacking();
+  if (spec.Calibrated()) return;
+  store->SetTransforms(std::vector<KeyTransform>(static_cast<size_t>(k.num_heads()), HadamardTransform(k.width())));
+  layer->AllowPacking();
+}
+
+}  // namespace
+
 void KvCaches::CreateStores(std::span<KvTensor* const> tensors) {
   std::lock_guard lock(mutex_);
   std::set<int> contexts;
   for (KvTensor* tensor : tensors) {
-    if (tensor->width() == 0 || tensor->store() != nullptr) continue;
+    if (tensor->width() == 0 || !tensor->plain()) continue;
     // Buffers that came through RPC carry no names; the first graph that reads them tells which belong together.
     if (tensor->buffer().context == 0) {
       const int context = ++last_context_;
@@ -118,6 +136,28 @@ void KvCaches::CreateStores(std::span<KvTensor* const> tensors) {
   for (const int context : contexts) CreateStoresOfContext(context);
 }
 
+Status KvCaches::CreateStore(KvTensor* tensor) {
+  const CacheSpec& spec = tensor->buffer().spec;
+  if (!spec.Staged()) {
+    const Codec& codec = CodecOf(*tensor);
+    return tensor->Pack(codec, spec.ScaleFor(tensor->side(), codec));
+  }
+  KvTensor* k = tensor->side() == Side::kKey ? tensor : tensor->partner();
+  KvTensor* v = k->partner();
+  if (!v->plain()) return Status::Internal("its partner " + v->name() + " is stored already");
+  auto k_store = spec.MakeStore(Side::kKey, CodecOf(*k), k->shape());
+  if (!k_store.ok()) return k_store.status();
+  auto v_store = spec.MakeStore(Side::kValue, CodecOf(*v), v->shape());
+  if (!v_store.ok()) return v_store.status();
+  auto layer = LayerCache::Create({spec.sinks, spec.window}, std::move(*k_store), std::move(*v_store));
+  if (!layer.ok()) return layer.status();
+  std::shared_ptr<LayerCache> shared = std::move(*layer);
+  Calibrate(spec, *k, shared.get());
+  k->Stage(shared);
+  v->Stage(shared);
+  return {};
+}
+
 void KvCaches::CreateStoresOfContext(int context) {
   int created = 0;
   size_t packed_bytes = 0, f16_bytes = 0;
@@ -127,12 +167,16 @@ void KvCaches::CreateStoresOfContext(int context) {
     spec = buffer->spec.ToString();
     for (auto& entry : buffer->tensors) {
       KvTensor& tensor = *entry.second;
-      if (tensor.width() == 0 || tensor.store() != nullptr) continue;
-      const Codec& codec = CodecOf(tensor);
-      if (Status status = tensor.Pack(codec, buffer->spec.ScaleFor(tensor.side(), codec)); !status.ok()) {
-        SayOnce(tensor.name() + " stays uncompressed: " + status.message());
+      if (tensor.width() == 0) continue;
+      if (tensor.plain()) {
+        if (Status status = CreateStore(&tensor); !status.ok()) {
+          SayOnce(tensor.name() + " stays uncompressed: " + status.message());
+          continue;
+        }
+      } else if (tensor.said()) {
         continue;
       }
+      tensor.SetSaid();
       ++created;
       packed_bytes += tensor.store()->CapacityBytes();
       f16_bytes += tensor.nominal_bytes();
@@ -148,22 +192,19 @@ void KvCaches::CreateStoresOfContext(int context) {
 }
 
 bool KvCaches::CopyRows(KvTensor* from, size_t from_offset, KvTensor* to, size_t to_offset, size_t size) {
-  const GroupStore* source = from->store();
-  GroupStore* target = to->store();
-  if (source == nullptr || target == nullptr) return false;
-  const auto& a = source->shape();
-  const auto& b = target->shape();
-  const bool same_layout = &source->codec() == &target->codec() && source->side() == target->side() && a.width == b.width &&
-                           a.num_heads == b.num_heads && a.num_cells == b.num_cells && a.num_streams == b.num_streams;
   const size_t row = from->row_bytes();
-  if (!same_layout || from_offset % row != 0 || to_offset % row != 0 || size % row != 0) return false;
-  if (source == target) {
+  if (from->plain() || to->plain() || from_offset % row != 0 || to_offset % row != 0 || size % row != 0) return false;
+  if (from == to) {
     if (from_offset == to_offset) return true;
     if (from_offset < to_offset + size && to_offset < from_offset + size) return false;
   }
-  target->CopyCells(*source, static_cast<int64_t>(from_offset / row), static_cast<int64_t>(to_offset / row),
-                    static_cast<int64_t>(size / row));
-  return true;
+  const auto from_cell = static_cast<int64_t>(from_offset / row), to_cell = static_cast<int64_t>(to_offset / row);
+  const auto count = static_cast<int64_t>(size / row);
+  if (from->layer_cache() != nullptr) return from == to && from->layer_cache()->CopyCells(from->side(), from_cell, to_cell, count);
+  const GroupStore* source = from->row_store();
+  GroupStore* target = to->row_store();
+  if (target == nullptr || &source->codec() != &target->codec() || source->side() != target->side() || source->shape() != target->shape()) return false;
+  return target->CopyCells(*source, from_cell, to_cell, count);
 }
 
 void KvCaches::Clear(KvBuffer* buffer, uint8_t byte) {

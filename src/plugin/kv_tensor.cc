@@ -45,21 +45,30 @@ Status KvTensor::Learn(int width, int num_heads) {
 }
 
 Status KvTensor::Pack(const Codec& codec, ScaleMode mode) {
-  auto store = GroupStore::Create(codec, kv_.side, mode, {width_, num_heads_, num_cells_, num_streams_});
+  auto store = GroupStore::Create(codec, kv_.side, mode, shape());
   if (!store.ok()) return store.status();
-  const uint8_t* image = written_ ? Image() : nullptr;
-  store_ = std::move(store.value());
-  if (image != nullptr) {
+  row_store_ = std::move(store.value());
+  ImportImage();
+  return {};
+}
+
+void KvTensor::Stage(std::shared_ptr<LayerCache> layer) {
+  layer_cache_ = std::move(layer);
+  ImportImage();
+}
+
+void KvTensor::ImportImage() {
+  if (written_) {
+    const uint8_t* image = nominal_room_ ? address_ : image_.data();
     std::vector<uint16_t> row(static_cast<size_t>(row_values_));
-    for (int64_t cell = 0; cell < total_cells(); ++cell) {
+    for (int64_t cell = 0; image != nullptr && cell < total_cells(); ++cell) {
       std::memcpy(row.data(), image + static_cast<size_t>(cell) * row_bytes(), row_bytes());
       // An empty store reads as zeros; writing them would only commit memory.
-      if (std::any_of(row.begin(), row.end(), [](uint16_t value) { return value != 0; })) EncodeRow(cell, row.data());
+      if (std::any_of(row.begin(), row.end(), [](uint16_t value) { return value != 0; })) WriteRow(cell, row.data(), cell, total_cells());
     }
   }
   image_ = LazyMemory();
   written_ = false;
-  return {};
 }
 
 uint8_t* KvTensor::Image() {
@@ -77,21 +86,30 @@ uint8_t* KvTensor::Image() {
 }
 
 void KvTensor::ReadRow(int64_t cell, uint16_t* row) const {
-  store_->DecodeCell(cell, floats_.data());
-  for (int64_t i = 0; i < row_values_; ++i) {
-    const uint16_t half = F16FromF32(floats_[static_cast<size_t>(i)]);
-    row[i] = half == 0x8000 ? 0 : half;  // an empty row shows plain zeros
+  if (layer_cache_ != nullptr) {
+    layer_cache_->ReadRow(kv_.side, cell, row);
+  } else {
+    row_store_->DecodeCell(cell, floats_.data());
+    for (int64_t i = 0; i < row_values_; ++i) row[i] = F16FromF32(floats_[static_cast<size_t>(i)]);
   }
+  std::replace(row, row + row_values_, uint16_t{0x8000}, uint16_t{0});  // an empty row shows plain zeros
 }
 
-void KvTensor::EncodeRow(int64_t cell, const uint16_t* row) {
-  for (int64_t i = 0; i < row_values_; ++i) floats_[static_cast<size_t>(i)] = F32FromF16(row[i]);
-  store_->EncodeCell(kernels(), cell, floats_.data());
+void KvTensor::WriteRow(int64_t cell, const uint16_t* row, int64_t place, int64_t count) {
+  if (layer_cache_ == nullptr) {
+    for (int64_t i = 0; i < row_values_; ++i) floats_[static_cast<size_t>(i)] = F32FromF16(row[i]);
+    return row_store_->EncodeCell(kernels(), cell, floats_.data());
+  }
+  std::memcpy(layer_cache_->Row(kv_.side, cell), row, row_bytes());
+  // A restored state brings no positions, but its first rows are a sequence's first tokens; a row that is changed in place stays what it is.
+  const bool known = layer_cache_->IsWritten(kv_.side, cell);
+  const int64_t position = known ? LayerCache::kKeepPin : count > kGroupTokens ? place : LayerCache::kNoPosition;
+  layer_cache_->MarkWritten(kv_.side, cell, position);
 }
 
 void KvTensor::Read(size_t offset, void* out, size_t size) const {
   auto* to = static_cast<uint8_t*>(out);
-  if (store_ == nullptr) {
+  if (plain()) {
     const uint8_t* image = nominal_room_ ? address_ : image_.data();
     if (image != nullptr) {
       std::memcpy(to, image + offset, size);
@@ -114,12 +132,14 @@ void KvTensor::Read(size_t offset, void* out, size_t size) const {
 
 void KvTensor::Write(size_t offset, const void* data, size_t size) {
   const auto* from = static_cast<const uint8_t*>(data);
-  if (store_ == nullptr) {
+  if (plain()) {
     if (uint8_t* image = Image(); image != nullptr) std::memcpy(image + offset, from, size);
     written_ = true;
     return;
   }
   std::vector<uint16_t> stored(static_cast<size_t>(row_values_)), row(stored);
+  const auto first = static_cast<int64_t>(offset / row_bytes());
+  const auto count = static_cast<int64_t>((offset + size - 1) / row_bytes()) - first + 1;
   while (size > 0) {
     const int64_t cell = static_cast<int64_t>(offset / row_bytes());
     const size_t start = offset % row_bytes();
@@ -127,7 +147,7 @@ void KvTensor::Write(size_t offset, const void* data, size_t size) {
     ReadRow(cell, stored.data());
     row = stored;
     std::memcpy(reinterpret_cast<uint8_t*>(row.data()) + start, from, part);
-    if (!SameRow(row, stored)) EncodeRow(cell, row.data());
+    if (!SameRow(row, stored)) WriteRow(cell, row.data(), cell - first, count);
     from += part;
     offset += part;
     size -= part;
@@ -135,7 +155,8 @@ void KvTensor::Write(size_t offset, const void* data, size_t size) {
 }
 
 void KvTensor::Fill(uint8_t byte) {
-  if (store_ != nullptr) store_->Clear();
+  if (row_store_ != nullptr) row_store_->Clear();
+  if (layer_cache_ != nullptr) layer_cache_->Clear(kv_.side);
   if (byte == 0) {
     // The image in place belongs to the buffer, which clears it.
     image_.Discard();

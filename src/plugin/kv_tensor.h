@@ -1,7 +1,8 @@
 // One KV tensor of the host: what it looks like to the host (an f16 tensor) and where its rows really are.
 //
-// Two states. *Plain*: the rows are f16 in an image of the tensor's nominal size; so every tensor starts, because the head width is known
-// only when the first attention over it is seen. *Packed*: the rows live in a GroupStore and the host's memory is not touched. Packing
+// Three states. *Plain*: the rows are f16 in an image of the tensor's nominal size; so every tensor starts, because the head width is known
+// only when the first attention over it is seen. *Packed*: each row is encoded into a GroupStore as it is written. *Staged*: the rows of K and
+// V of a layer live in a LayerCache, which packs them later. In the last two the host's memory is not touched. Leaving the plain state
 // imports what was written before.
 //
 // Threads: a tensor belongs to one context; the caches' lock (kv_caches.h) orders the creation of the store before its use elsewhere.
@@ -17,6 +18,7 @@
 #include "base/lazy_memory.h"
 #include "base/status.h"
 #include "cache/group_store.h"
+#include "cache/layer_cache.h"
 #include "ggml.h"
 #include "plugin/kv_names.h"
 
@@ -50,10 +52,24 @@ class KvTensor {
   // True once a codec has been found that serves the width; saves the check in every later graph.
   bool checked() const { return checked_; }
   void SetChecked() { checked_ = true; }
+  // True once the user has been told how the tensor is stored.
+  bool said() const { return said_; }
+  void SetSaid() { said_ = true; }
 
-  // Plain to packed. Errors: those of GroupStore::Create. Precondition: learnt, not packed.
+  StoreShape shape() const { return {width_, num_heads_, num_cells_, num_streams_}; }
+  // Plain to packed. Errors: those of GroupStore::Create. Precondition: learnt and plain.
   Status Pack(const Codec& codec, ScaleMode mode);
-  GroupStore* store() const { return store_.get(); }  // null while plain
+  // Plain to staged. Precondition: learnt and plain, `layer` has this tensor's shape.
+  void Stage(std::shared_ptr<LayerCache> layer);
+  bool plain() const { return row_store_ == nullptr && layer_cache_ == nullptr; }
+  GroupStore* row_store() const { return row_store_.get(); }      // of a packed tensor, else null
+  LayerCache* layer_cache() const { return layer_cache_.get(); }  // of a staged tensor, else null
+  // What packed rows are in; null while plain.
+  const PackedStore* store() const { return layer_cache_ != nullptr ? &layer_cache_->store(kv_.side) : row_store_.get(); }
+
+  // The other side of a layer, as the first attention over both tells.
+  KvTensor* partner() const { return partner_; }
+  void SetPartner(KvTensor* partner) { partner_ = partner; }
 
   // The f16 image of the tensor, bytes [offset, offset + size); rows may be cut. Writing re-encodes only rows whose image differs from
   // what is stored: encoding is not idempotent, saving a state and restoring it must be.
@@ -68,7 +84,10 @@ class KvTensor {
 
  private:
   void ReadRow(int64_t cell, uint16_t* row) const;
-  void EncodeRow(int64_t cell, const uint16_t* row);
+  // `place`: which row of a write of `count` rows this is.
+  void WriteRow(int64_t cell, const uint16_t* row, int64_t place, int64_t count);
+  // Hands the rows of the plain image, if it was written, to WriteRow and drops it.
+  void ImportImage();
 
   KvBuffer* buffer_;
   std::string name_;
@@ -79,8 +98,10 @@ class KvTensor {
   bool nominal_room_;
 
   int width_ = 0, num_heads_ = 0;
-  bool checked_ = false;
-  std::unique_ptr<GroupStore> store_;
+  bool checked_ = false, said_ = false;
+  KvTensor* partner_ = nullptr;
+  std::unique_ptr<GroupStore> row_store_;
+  std::shared_ptr<LayerCache> layer_cache_;
   LazyMemory image_;
   bool written_ = false;  // the plain image may hold rows
   mutable std::vector<float> floats_;

@@ -26,7 +26,7 @@ Totals Sum(const KvBuffer& buffer) {
     sum.streams = std::max(sum.streams, tensor.num_streams());
     sum.cells = std::max(sum.cells, tensor.num_cells());
     sum.f16_bytes += tensor.nominal_bytes();
-    if (const GroupStore* store = tensor.store(); store != nullptr) {
+    if (const PackedStore* store = tensor.store(); store != nullptr) {
       ++sum.packed_tensors;
       sum.packed_bytes += store->CapacityBytes();
       sum.packed_f16_bytes += tensor.nominal_bytes();

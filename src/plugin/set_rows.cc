@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "plugin/host.h"
 #include "plugin/settings.h"
 
 namespace swivel::plugin {
@@ -19,6 +20,20 @@ int64_t CellOf(const SetRowsTask& task, int64_t row) {
   return task.first_cell + index;
 }
 
+// Rows of a staged tensor, rounded to f16 as the host's own cache would round them.
+void StoreRows(const SetRowsTask& task, int thread, int num_threads) {
+  const auto values = static_cast<int64_t>(task.layer->RowBytes(task.side) / sizeof(uint16_t));
+  for (int64_t i = thread; i < task.num_rows; i += num_threads) {
+    const int64_t cell = CellOf(task, i);
+    if (cell < 0 || cell >= task.total_cells) {
+      task.bad_index->store(true, std::memory_order_relaxed);
+      continue;
+    }
+    const auto* row = reinterpret_cast<const float*>(task.rows + static_cast<size_t>(i) * task.row_stride);
+    host().ggml_fp32_to_fp16_row(row, reinterpret_cast<ggml_fp16_t*>(task.layer->Row(task.side, cell)), values);
+  }
+}
+
 }  // namespace
 
 bool DescribeSetRows(const ggml_tensor* set_rows, KvTensor* tensor, size_t offset, SetRowsTask* task) {
@@ -31,7 +46,9 @@ bool DescribeSetRows(const ggml_tensor* set_rows, KvTensor* tensor, size_t offse
   const bool plain_indices = (indices->type == GGML_TYPE_I64 || indices->type == GGML_TYPE_I32) && indices->ne[0] == rows->ne[1];
   if (!whole_rows || !plain_source || !plain_indices) return false;
 
-  task->store = tensor->store();
+  task->store = tensor->row_store();
+  task->layer = tensor->layer_cache();
+  task->side = tensor->side();
   task->rows = static_cast<const uint8_t*>(rows->data);
   task->row_stride = rows->nb[1];
   task->indices = static_cast<const uint8_t*>(indices->data);
@@ -43,8 +60,17 @@ bool DescribeSetRows(const ggml_tensor* set_rows, KvTensor* tensor, size_t offse
   return true;
 }
 
+void MarkRows(const SetRowsTask& task, const int32_t* positions) {
+  for (int64_t i = 0; i < task.num_rows; ++i) {
+    const int64_t cell = CellOf(task, i);
+    if (cell < 0 || cell >= task.total_cells) continue;  // the node itself says so
+    task.layer->MarkWritten(task.side, cell, positions != nullptr ? positions[i] : LayerCache::kNoPosition);
+  }
+}
+
 void RunSetRows(ggml_tensor*, int thread, int num_threads, void* userdata) {
   const auto& task = *static_cast<const SetRowsTask*>(userdata);
+  if (task.layer != nullptr) return StoreRows(task, thread, num_threads);
   const StoreShape& shape = task.store->shape();
   const int64_t groups_per_stream = (shape.num_cells + kGroupTokens - 1) / kGroupTokens;
   for (int64_t i = 0; i < task.num_rows; ++i) {

@@ -1,4 +1,4 @@
-// SET_ROWS on a packed cache: the batch's new K or V rows are encoded into their cells.
+// SET_ROWS on a cache of ours: the batch's new K or V rows are encoded into their cells, or stored exactly where they are packed later.
 #ifndef SWIVEL_PLUGIN_SET_ROWS_H_
 #define SWIVEL_PLUGIN_SET_ROWS_H_
 
@@ -11,7 +11,9 @@
 namespace swivel::plugin {
 
 struct SetRowsTask {
-  GroupStore* store = nullptr;
+  GroupStore* store = nullptr;   // of a packed tensor
+  LayerCache* layer = nullptr;   // of a staged one
+  Side side = Side::kKey;
   const uint8_t* rows = nullptr;  // f32
   size_t row_stride = 0;
   const uint8_t* indices = nullptr;
@@ -24,8 +26,12 @@ struct SetRowsTask {
 };
 
 // Describes the node `set_rows`, whose destination starts at `offset` in the f16 image of `tensor`. False: a form that is not served
-// here (the shadow path then is). Precondition: `tensor` is packed.
+// here (the shadow path then is). Precondition: `tensor` is not plain.
 bool DescribeSetRows(const ggml_tensor* set_rows, KvTensor* tensor, size_t offset, SetRowsTask* task);
+
+// Tells the layer of a staged tensor which cells the node is going to write; to be called before it runs. `positions`: of the rows' tokens,
+// or null.
+void MarkRows(const SetRowsTask& task, const int32_t* positions);
 
 // One thread's share; a ggml_custom_op_t whose userdata is a SetRowsTask. An index outside the cache sets *bad_index and writes nothing.
 void RunSetRows(ggml_tensor* target, int thread, int num_threads, void* task);

@@ -11,7 +11,7 @@ Status Shadow::Point(ggml_tensor* tensor) {
   KvTensor* kv = caches().Find(tensor, &offset);
   if (kv == nullptr) return {};
   uint8_t* image = nullptr;
-  if (kv->store() == nullptr) {
+  if (kv->plain()) {
     image = kv->Image();
     if (image == nullptr) return Status::OutOfMemory("no address space for " + kv->name());
   } else if (const auto known = images_.find(kv); known != images_.end()) {
@@ -46,7 +46,7 @@ void Shadow::Detach() {
   for (auto entry = saved_.rbegin(); entry != saved_.rend(); ++entry) entry->first->data = entry->second;
   saved_.clear();
   if (written_ != nullptr) {
-    if (written_->store() == nullptr) {
+    if (written_->plain()) {
       written_->MarkWritten();
     } else {
       written_->Write(0, images_.at(written_).data(), written_->nominal_bytes());

@@ -2,6 +2,7 @@
 #ifndef SWIVEL_TESTS_CLI_GGUF_BUILDER_H_
 #define SWIVEL_TESTS_CLI_GGUF_BUILDER_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -41,11 +42,11 @@ class Builder {
     for (const T& value : values) Raw(value);
     return *this;
   }
-  Builder& Tensor(std::string_view name, const std::vector<uint64_t>& shape, uint32_t type) {
+  Builder& Tensor(std::string_view name, const std::vector<uint64_t>& shape, uint32_t type, uint64_t offset = 0) {
     ++tensors_;
     Text(name).Raw<uint32_t>(static_cast<uint32_t>(shape.size()));
     for (uint64_t extent : shape) Raw(extent);
-    return Raw(type).Raw<uint64_t>(0);
+    return Raw(type).Raw<uint64_t>(offset);
   }
 
   // The file; counts that differ from what was added may be forced.
@@ -54,8 +55,8 @@ class Builder {
     for (char c : {'G', 'G', 'U', 'F'}) head.Raw(c);
     head.Raw(version).Raw<uint64_t>(tensors < 0 ? tensors_ : static_cast<uint64_t>(tensors));
     head.Raw<uint64_t>(keys < 0 ? keys_ : static_cast<uint64_t>(keys));
-    std::vector<uint8_t> bytes = head.body_;
-    bytes.insert(bytes.end(), body_.begin(), body_.end());
+    std::vector<uint8_t> bytes(head.body_.size() + body_.size());
+    std::copy(body_.begin(), body_.end(), std::copy(head.body_.begin(), head.body_.end(), bytes.begin()));
     return bytes;
   }
 

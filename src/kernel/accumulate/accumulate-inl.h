@@ -28,8 +28,8 @@ SWIVEL_INLINE void UnpackValueCodes(const uint8_t* group, int width, Span span, 
   }
 }
 
-// Float tile: [128 tokens][width]. Adds a bit to `poison` for each token that holds a NaN or an infinity (its values become 0).
-SWIVEL_INLINE void UnpackValueFloats(const Codec& codec, const uint8_t* group, int width, Span span, float* tile, TokenBits* poison) {
+// Float tile: [128 tokens][width].
+SWIVEL_INLINE void UnpackValueFloats(const Codec& codec, const uint8_t* group, int width, Span span, float* tile) {
   for (int token = 16 * span.begin; token < 16 * span.end; ++token) {
     float* row = tile + static_cast<size_t>(token) * width;
     if (codec.layout == Layout::kF16 || codec.layout == Layout::kBf16) {
@@ -38,6 +38,13 @@ SWIVEL_INLINE void UnpackValueFloats(const Codec& codec, const uint8_t* group, i
     } else {
       codec.decode_in_frame(group, width, Side::kValue, token, row);
     }
+  }
+}
+
+// Adds a bit to `poison` for each token of a float tile that holds a NaN or an infinity (its values become 0).
+SWIVEL_INLINE void CheckValueFloats(int width, Span span, float* tile, TokenBits* poison) {
+  for (int token = 16 * span.begin; token < 16 * span.end; ++token) {
+    float* row = tile + static_cast<size_t>(token) * width;
     F32x16 check = Zero();
     for (int i = 0; i < width; i += 16) check = Add(check, Mul(Load(row + i), Zero()));
     if (ReduceAdd(check) == 0.0f) continue;

@@ -56,9 +56,9 @@ Status AttendPlan::Make(const AttendArgs& args, int max_threads, AttendPlan* pla
   plan->partial_floats = plan->num_splits > 1 ? RoundUp64(rows * (args.v.width + 2) * sizeof(float)) / sizeof(float) : 0;
   // Upper bounds for both forms of a tile (bytes or floats); what they must hold is Scratch in rows-inl.h.
   const size_t tiles = kGroupTokens * sizeof(float) * (static_cast<size_t>(args.k.width) + args.v.width);
-  const size_t per_row = sizeof(float) * (static_cast<size_t>(args.k.width) + args.v.width + 9) + 3 * sizeof(uint64_t) +
-                         kGroupTokens * (sizeof(float) + sizeof(uint16_t));
-  plan->thread_bytes = RoundUp64(tiles + rows * per_row + 16384);
+  const size_t per_row = sizeof(float) * (static_cast<size_t>(args.k.width) + args.v.width + 16) + static_cast<size_t>(args.k.width) +
+                         3 * sizeof(uint64_t) + kGroupTokens * (sizeof(float) + sizeof(uint16_t));
+  plan->thread_bytes = RoundUp64(tiles + rows * per_row + args.k.width * sizeof(float) + 16384);
   plan->counter_bytes_ = RoundUp64(64 + plan->num_blocks_ * sizeof(std::atomic<int32_t>));
   plan->scratch_bytes_total_ = plan->partial_floats * sizeof(float) * plan->num_items + plan->thread_bytes * max_threads;
   return Status();

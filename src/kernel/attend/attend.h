@@ -19,9 +19,18 @@
 
 namespace swivel {
 
+// Cells that are not packed (yet): f16 rows in the model's own basis, as the host wrote them. Strides are in bytes.
+struct ExactRows {
+  const uint64_t* bits = nullptr;  // [streams][groups][2]: a bit for each cell that is read here and not from the packed groups; null: none
+  int64_t groups_per_stream = 0;
+  const uint8_t *k = nullptr, *v = nullptr;  // the row of cell 0 of stream 0; the values of a head stand side by side, head after head
+  size_t k_row_stride = 0, v_row_stride = 0, k_stream_stride = 0, v_stream_stride = 0;
+};
+
 // Strides are in bytes.
 struct AttendArgs {
   KvView k, v;
+  ExactRows exact;
   int first_stream = 0;  // stream of the cache that stream 0 of this call reads
   int num_streams = 1;
   int num_heads = 0;  // query heads; a multiple of num_kv_heads

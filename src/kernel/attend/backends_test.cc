@@ -61,8 +61,8 @@ TEST(Backends, OneWritesAnotherReads) {
           SCOPED_TRACE(std::string(codec->name) + " width " + std::to_string(width) + ", " + TargetName(writer) + " to " +
                        TargetName(reader) + ", seeds 121-123");
           const auto& [keys, values] = written[w];
-          args.k = {codec, width, keys.data(), codec->group_bytes(width), 0, 0};
-          args.v = {codec, width, values.data(), codec->group_bytes(width), 0, 0};
+          args.k = {.codec = codec, .width = width, .base = keys.data(), .strides = {.group = codec->group_bytes(width)}};
+          args.v = {.codec = codec, .width = width, .base = values.data(), .strides = {.group = codec->group_bytes(width)}};
           std::vector<float> out(width, -777.0f);
           args.out = out.data();
           AttendPlan plan;

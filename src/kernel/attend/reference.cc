@@ -12,7 +12,7 @@ namespace {
 const char* AddBytes(const void* base, size_t bytes) { return static_cast<const char*>(base) + bytes; }
 
 void DecodeCell(const KvView& view, Side side, int stream, int head, int64_t cell, float* row) {
-  const uint8_t* group = view.base + stream * view.stream_stride + cell / kGroupTokens * view.group_stride + head * view.head_stride;
+  const uint8_t* group = view.base + stream * view.strides.stream + cell / kGroupTokens * view.strides.group + head * view.strides.head;
   DecodeRow(*view.codec, group, view.width, side, static_cast<int>(cell % kGroupTokens), row);
 }
 

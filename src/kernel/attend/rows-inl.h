@@ -5,18 +5,20 @@
 struct Scratch {
   uint8_t* key_tile;       // 128 cells: bytes or floats
   uint8_t* value_tile;     // 128 cells: bytes or floats
-  int8_t* q_bytes;         // [rows][key width] when keys are table codes …
-  float* q_floats;         // … else this
+  float* q_floats;         // [rows][key width], in the basis of the keys that are read
+  int8_t* q_bytes;         // [rows][key width], the same as bytes, when keys are codes
   float* out;              // [rows][value width], in the codec's frame, not yet divided by the sum
   float* max;              // [rows]
   float* sum;              // [rows]
   Logits* logits;          // [rows]
-  int32_t* bias;           // [rows]
+  float* shift;            // [rows] q . mean of the keys
+  int32_t* bias[kMaxSegments];      // [rows]
   RowMask* mask;           // [rows] of the current group
   uint16_t* mask_tails;    // [rows][128]: mask rows that end within the current group
-  float* key_scales;       // [128]
+  float* key_scales[kMaxSegments];  // [128]
   float* value_scales;     // [128]
-  float* scores;           // [kRowBlock][128]
+  float* scores[kMaxSegments];      // [kRowBlock][128]
+  float* mean;             // [key width] of the group's keys, when they are in segments
   uint8_t* weights;        // [rows][128] when values are table codes …
   float* float_weights;    // … else this
   float* keep;             // [rows]
@@ -38,17 +40,19 @@ SWIVEL_INLINE Scratch CarveScratch(const AttendPlan& plan, int thread) {
   s.key_tile = take(kGroupTokens * k_width * sizeof(float));
   s.value_tile = take(kGroupTokens * v_width * sizeof(float));
   s.q_floats = take_floats(rows * k_width);
-  s.q_bytes = reinterpret_cast<int8_t*>(s.q_floats);
+  s.q_bytes = reinterpret_cast<int8_t*>(take(rows * k_width));
   s.out = take_floats(rows * v_width);
   s.max = take_floats(rows);
   s.sum = take_floats(rows);
   s.logits = reinterpret_cast<Logits*>(take(rows * sizeof(Logits)));
-  s.bias = reinterpret_cast<int32_t*>(take(rows * sizeof(int32_t)));
+  s.shift = take_floats(rows);
+  for (auto& bias : s.bias) bias = reinterpret_cast<int32_t*>(take(rows * sizeof(int32_t)));
   s.mask = reinterpret_cast<RowMask*>(take(rows * sizeof(RowMask)));
   s.mask_tails = reinterpret_cast<uint16_t*>(take(rows * kGroupTokens * sizeof(uint16_t)));
-  s.key_scales = take_floats(kGroupTokens);
+  for (float*& scales : s.key_scales) scales = take_floats(kGroupTokens);
   s.value_scales = take_floats(kGroupTokens);
-  s.scores = take_floats(kRowBlock * kGroupTokens);
+  for (float*& scores : s.scores) scores = take_floats(kRowBlock * kGroupTokens);
+  s.mean = take_floats(k_width);
   s.float_weights = take_floats(rows * kGroupTokens);
   s.weights = reinterpret_cast<uint8_t*>(s.float_weights);
   s.keep = take_floats(rows);
@@ -91,50 +95,74 @@ SWIVEL_INLINE float Slope(const AttendArgs& args, int head) {
   return std::pow(std::exp2(-args.max_bias / 2.0f / power), static_cast<float>(2 * (head - power) + 1));
 }
 
-// A softcap is applied in the model's own units, before the change to base 2.
-SWIVEL_INLINE Logits MakeLogits(const AttendArgs& args, int head, float factor) {
+// Of float scores. A softcap is applied in the model's units, before the change to base 2.
+SWIVEL_INLINE Logits MakeLogits(const AttendArgs& args, int head) {
   const float cap = args.logit_softcap > 0.0f ? args.logit_softcap : 0.0f;
-  return {cap > 0.0f ? factor : factor * kLog2E, cap * kLog2E, cap > 0.0f ? 1.0f / cap : 0.0f, Slope(args, head) * kLog2E};
+  const float unit = cap > 0.0f ? args.scale : args.scale * kLog2E;
+  return {{unit, 0.0f}, unit, cap * kLog2E, cap > 0.0f ? 1.0f / cap : 0.0f, Slope(args, head) * kLog2E};
 }
 
-// Rotates the query of each row into the codec's frame and rounds it to bytes where the scores are integers (one scale a row).
-SWIVEL_INLINE void PrepareRows(const AttendPlan& plan, const Item& item, const LevelTables& tables, Scratch& s) {
+SWIVEL_INLINE const float* QueryAt(const AttendPlan& plan, const Item& item, int row) {
   const AttendArgs& args = plan.args;
-  const int width = args.k.width;
-  const bool integer = args.k.codec->has_integer_kernels();
-  alignas(64) float rotated[kMaxHeadWidth];
+  return reinterpret_cast<const float*>(reinterpret_cast<const char*>(args.q) + item.stream * args.q_stream_stride +
+                                        HeadOfRow(plan, item, row) * args.q_head_stride + QueryOfRow(plan, item, row) * args.q_query_stride);
+}
+
+// Nothing seen yet. A query that holds a NaN or an infinity makes its sum NaN, which it stays to the end.
+SWIVEL_INLINE void StartRows(const AttendPlan& plan, const Item& item, Scratch& s) {
+  const int width = plan.args.k.width;
   for (int row = 0; row < item.num_rows; ++row) {
-    const int head = HeadOfRow(plan, item, row);
-    const char* q = reinterpret_cast<const char*>(args.q) + item.stream * args.q_stream_stride + head * args.q_head_stride +
-                    QueryOfRow(plan, item, row) * args.q_query_stride;
-    float* target = integer ? rotated : s.q_floats + static_cast<size_t>(row) * width;
-    std::memcpy(target, q, width * sizeof(float));
-    RotateRow(args.k.codec->frame(Side::kKey), target, width);
-    F32x16 largest16 = Zero();
+    const float* q = QueryAt(plan, item, row);
     F32x16 not_finite16 = Zero();
-    for (int i = 0; i < width; i += 16) {
-      largest16 = Max(largest16, Abs(Load(target + i)));
-      not_finite16 = Add(not_finite16, Mul(Load(target + i), Zero()));
-    }
-    const bool finite = ReduceAdd(not_finite16) == 0.0f;
+    for (int i = 0; i < width; i += 16) not_finite16 = Add(not_finite16, Mul(Load(q + i), Zero()));
     s.max[row] = -std::numeric_limits<float>::infinity();
-    s.sum[row] = finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();  // a NaN sum stays NaN to the end
-    if (!integer) {
-      s.logits[row] = MakeLogits(args, head, args.scale);
-      continue;
-    }
-    const float largest = finite ? ReduceMax(largest16) : 0.0f;
-    const F32x16 to_bytes = Set(largest > 0.0f ? 127.0f / largest : 0.0f);
-    int8_t* bytes = s.q_bytes + static_cast<size_t>(row) * width;
-    for (int i = 0; i < width; i += 16) StoreBytes(bytes + i, finite ? Mul(Load(rotated + i), to_bytes) : Zero());
-    s.logits[row] = MakeLogits(args, head, args.scale * (largest / 127.0f) * tables.step);
-    int32_t total = 0;
-    if (kByteBias != 0) {
-      for (int i = 0; i < width; ++i) total += bytes[i];
-    }
-    s.bias[row] = -kByteBias * total;
+    s.sum[row] = ReduceAdd(not_finite16) == 0.0f ? 0.0f : std::numeric_limits<float>::quiet_NaN();
+    s.logits[row] = MakeLogits(plan.args, HeadOfRow(plan, item, row));
+    s.shift[row] = 0.0f;
   }
-  std::memset(s.out, 0, static_cast<size_t>(item.num_rows) * args.v.width * sizeof(float));
+  std::memset(s.out, 0, static_cast<size_t>(item.num_rows) * plan.args.v.width * sizeof(float));
+}
+
+SWIVEL_INLINE float DotRow(const float* a, const float* b, int width) {
+  F32x16 sum = Zero();
+  for (int i = 0; i < width; i += 16) sum = MulAdd(Load(a + i), Load(b + i), sum);
+  return ReduceAdd(sum);
+}
+
+// Rounds one part of a query to bytes, with one scale.
+SWIVEL_INLINE void QueryToBytes(const Part& part, const LevelTables& tables, int p, int row, int width, Scratch& s) {
+  const float* q = s.q_floats + static_cast<size_t>(row) * width + part.begin;
+  F32x16 largest16 = Zero();
+  for (int i = 0; i < part.width; i += 16) largest16 = Max(largest16, Abs(Load(q + i)));
+  const float largest = std::isnan(s.sum[row]) ? 0.0f : ReduceMax(largest16);
+  const F32x16 to_bytes = Set(largest > 0.0f ? 127.0f / largest : 0.0f);
+  int8_t* bytes = s.q_bytes + static_cast<size_t>(row) * width + part.begin;
+  for (int i = 0; i < part.width; i += 16) StoreBytes(bytes + i, largest > 0.0f ? Mul(Load(q + i), to_bytes) : Zero());
+  s.logits[row].factor[p] = s.logits[row].unit * (largest / 127.0f) * tables.step;
+  int32_t total = 0;
+  if (kByteBias != 0) {
+    for (int i = 0; i < part.width; ++i) total += bytes[i];
+  }
+  s.bias[p][row] = -kByteBias * total;
+}
+
+// Brings the query of each row into the basis of the packed keys and rounds it to bytes where the scores are integers.
+SWIVEL_INLINE void PrepareRows(const AttendPlan& plan, const Item& item, const Form& form, Scratch& s) {
+  const KvView& k = plan.args.k;
+  const KeyTransform* transform = k.segments != nullptr ? k.transforms + item.kv_head : nullptr;
+  for (int row = 0; row < item.num_rows; ++row) {
+    float* target = s.q_floats + static_cast<size_t>(row) * k.width;
+    const float* q = QueryAt(plan, item, row);
+    if (transform != nullptr) {
+      MultiplyRow<true>(transform->query.data(), q, k.width, target);
+      s.shift[row] = DotRow(q, transform->mean.data(), k.width);
+    } else {
+      std::memcpy(target, q, k.width * sizeof(float));
+      RotateRow(k.codec->frame(Side::kKey), target, k.width);
+    }
+    if (!form.integer) continue;
+    for (int p = 0; p < form.count; ++p) QueryToBytes(form.part[p], form.tables[p], p, row, k.width, s);
+  }
 }
 
 // Divides a row by its sum, rotates it back and writes it out.

@@ -29,9 +29,17 @@ struct RowMask {
   const uint16_t* values;  // 128 values to be added to the logits; null when those of the visible cells are all 0
 };
 
-// How raw scores become logits in base 2: x * factor, soft-capped, plus slope * mask.
+// Raw scores of a row over a group.
+struct RowScores {
+  const float* first;   // [128] of the first part of the coordinates
+  const float* second;  // [128] of the second, or null
+  float shift;          // what is the same for all cells of the group
+};
+
+// How raw scores become logits in base 2: first * factor[0] + second * factor[1] + shift, soft-capped, plus slope * mask.
 struct Logits {
-  float factor;
+  float factor[kMaxSegments];
+  float unit;     // of what is added by `shift`: a product of the model's own q and k becomes a logit
   float cap;      // 0: none
   float inv_cap;
   float slope;    // of the mask's values, log2(e) included
@@ -44,11 +52,16 @@ struct RowSum {
 };
 
 // Turns raw scores into weights 2^(logit - max), 0 where the row sees nothing; returns what the row's earlier sums are to be multiplied by.
-SWIVEL_INLINE float SoftmaxRow(const float* scores, const RowMask& mask, const Logits& how, TokenBits poison, RowSum row,
+SWIVEL_INLINE float SoftmaxRow(const RowScores& scores, const RowMask& mask, const Logits& how, TokenBits poison, RowSum row,
                                F32x16 (&weights)[kGroupVectors]) {
   const bool all = mask.visible.All();
-  const F32x16 factor = Set(how.factor);
-  SWIVEL_UNROLL for (int v = 0; v < kGroupVectors; ++v) weights[v] = Mul(Load(scores + 16 * v), factor);
+  const F32x16 factor = Set(how.factor[0]);
+  const F32x16 shift = Set(scores.shift);
+  SWIVEL_UNROLL for (int v = 0; v < kGroupVectors; ++v) weights[v] = MulAdd(Load(scores.first + 16 * v), factor, shift);
+  if (scores.second != nullptr) {
+    const F32x16 second = Set(how.factor[1]);
+    SWIVEL_UNROLL for (int v = 0; v < kGroupVectors; ++v) weights[v] = MulAdd(Load(scores.second + 16 * v), second, weights[v]);
+  }
   if (how.cap > 0.0f) {
     for (int v = 0; v < kGroupVectors; ++v) weights[v] = Mul(Tanh(Mul(weights[v], Set(how.inv_cap))), Set(how.cap));
   }

@@ -69,13 +69,8 @@ SWIVEL_INLINE void StoreQuads(I32x16 low, I32x16 high, ByteTable table, uint8_t*
   }
 }
 
-// The scales of a span as floats; fetches the next group's (`ahead` as in ScoreCodes); adds a bit to `poison` for each token whose row is
-// NaN (its scale becomes 0).
-SWIVEL_INLINE void LoadScales(const uint8_t* group, int bits, int width, Span span, size_t ahead, float* scales, TokenBits* poison) {
-  uint16_t stored[kGroupTokens];
-  const uint8_t* at = group + ScalesOffset(bits, width);
-  std::memcpy(stored, at, sizeof(stored));
-  for (size_t line = 0; line < sizeof(stored); line += 64) Prefetch(at + ahead + line);
+// The stored scales (e8m8) of a span as floats; adds a bit to `poison` for each token whose row is NaN (its scale becomes 0).
+SWIVEL_INLINE void WidenScales(const uint16_t* stored, Span span, float* scales, TokenBits* poison) {
   for (int v = span.begin; v < span.end; ++v) {
     const F32x16 scale = LoadScale(stored + 16 * v);
     const uint32_t finite = LessBits(scale, Set(std::numeric_limits<float>::infinity()));

@@ -25,8 +25,8 @@ SWIVEL_INLINE void UnpackKeyCodes(const uint8_t* group, int width, Span span, By
   }
 }
 
-// Float tile: [width][128 tokens]. Adds a bit to `poison` for each token that holds a NaN or an infinity (its values become 0).
-SWIVEL_INLINE void UnpackKeyFloats(const Codec& codec, const uint8_t* group, int width, Span span, float* tile, TokenBits* poison) {
+// Float tile: [width][128 tokens].
+SWIVEL_INLINE void UnpackKeyFloats(const Codec& codec, const uint8_t* group, int width, Span span, float* tile) {
   if (codec.layout == Layout::kF16 || codec.layout == Layout::kBf16) {
     const uint16_t* half = reinterpret_cast<const uint16_t*>(group);
     for (int v = span.begin; v < span.end; ++v) {
@@ -42,6 +42,10 @@ SWIVEL_INLINE void UnpackKeyFloats(const Codec& codec, const uint8_t* group, int
       for (int i = 0; i < width; ++i) tile[i * kGroupTokens + token] = row[i];
     }
   }
+}
+
+// Adds a bit to `poison` for each token of a float tile that holds a NaN or an infinity (its values become 0).
+SWIVEL_INLINE void CheckKeyFloats(int width, Span span, float* tile, TokenBits* poison) {
   for (int v = span.begin; v < span.end; ++v) {
     float* column = tile + 16 * v;
     F32x16 check = Zero();

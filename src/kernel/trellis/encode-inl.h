@@ -241,15 +241,13 @@ SWIVEL_INLINE void PackTrellisCodes(I32x16 codes, int width, Side side, int toke
 }
 
 template <int kBits>
-SWIVEL_INLINE void EncodeTrellisRow(const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token) {
-  uint8_t* scale_at = group + ScalesOffset(kBits, width) + 2 * token;
+SWIVEL_INLINE uint16_t EncodeTrellisBits(Frame frame, const float* row, int width, Side side, ScaleMode mode, uint8_t* codes, int token) {
   alignas(64) float y[kMaxHeadWidth];
-  const VectorRow loaded = LoadVectorRow(Frame::kSignedHadamard, row, width, y);
+  const VectorRow loaded = LoadVectorRow(frame, row, width, y);
   if (loaded.is_flat) {
     const I32x16 flat = SetI32((1 << (kBits - 1) >> 1) << 1);
-    for (int i = 0; i < width; i += 16) PackTrellisCodes<kBits>(flat, width, side, token, i, group);
-    std::memcpy(scale_at, &loaded.flat_scale, 2);
-    return;
+    for (int i = 0; i < width; i += 16) PackTrellisCodes<kBits>(flat, width, side, token, i, codes);
+    return loaded.flat_scale;
   }
   const TrellisBook& book = GetTrellisBook(kBits);
   TrellisScratch s;
@@ -259,11 +257,16 @@ SWIVEL_INLINE void EncodeTrellisRow(const float* row, int width, Side side, Scal
   F32x16 code_norm16 = Zero();
   F32x16 product16 = Zero();
   for (int i = 0; i < width; i += 16) {
-    PackTrellisCodes<kBits>(LoadRaw(s.codes + i), width, side, token, i, group);
+    PackTrellisCodes<kBits>(LoadRaw(s.codes + i), width, side, token, i, codes);
     const F32x16 c = Load(s.levels + i);
     code_norm16 = Add(code_norm16, Mul(c, c));
     product16 = Add(product16, Mul(c, Load(y + i)));
   }
-  const uint16_t scale = RowScale(mode, {loaded.norm2, ReduceAdd(code_norm16), ReduceAdd(product16)}, loaded.exponent);
-  std::memcpy(scale_at, &scale, 2);
+  return RowScale(mode, {loaded.norm2, ReduceAdd(code_norm16), ReduceAdd(product16)}, loaded.exponent);
+}
+
+uint16_t EncodeTrellis(int bits, Frame frame, const float* row, int width, Side side, ScaleMode mode, uint8_t* codes, int token) {
+  uint16_t scale = 0;
+  WithTrellisBits(bits, [&]<int kBits>() { scale = EncodeTrellisBits<kBits>(frame, row, width, side, mode, codes, token); });
+  return scale;
 }

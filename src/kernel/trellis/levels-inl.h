@@ -4,12 +4,6 @@
 // byte's path bits and the ones before: two lookups of 16 entries and an exclusive or give four 2-bit fields, which then join the fields
 // of m as the high bits of a code of turbo3 do. The index of a level is | field of m | z1 z0 | highest bit of m |, low to high.
 
-// The codecs that few rows read straight from the codes. The others pass through a tile whatever the number of rows: 1, 5 and 6 bits are
-// for halves of mixed width, where a kernel for each number of rows is not worth its code.
-SWIVEL_INLINE bool ReadsCodesDirectly(const Codec& codec) {
-  return codec.layout == Layout::kPlanes || (codec.layout == Layout::kTrellis && codec.code_bits >= 2 && codec.code_bits <= 4);
-}
-
 // What a nibble of path bits, lowest bit first, adds to four fields (z0 below z1).
 struct SubsetTables {
   // Keys: the four of this block, and the four of the block before.
@@ -35,9 +29,9 @@ constexpr SubsetTables MakeSubsetTables() {
 }
 alignas(64) static constexpr SubsetTables kSubsetTables = MakeSubsetTables();
 
-// The levels of a codec in the order of the index above, repeated to 64 entries.
-SWIVEL_INLINE LevelTables MakeTrellisTables(const Codec& codec) {
-  const TrellisBook& book = GetTrellisBook(codec.code_bits);
+// The levels of a book in the order of the index above, repeated to 64 entries.
+SWIVEL_INLINE LevelTables MakeTrellisTables(int bits) {
+  const TrellisBook& book = GetTrellisBook(bits);
   const int8_t* levels = kNarrowLevels ? book.narrow : book.wide;
   const int field = TrellisFieldBits(book.bits);
   LevelTables tables;

@@ -1,0 +1,43 @@
+// Packing of staged caches between two batches.
+#ifndef SWIVEL_PLUGIN_STAGING_H_
+#define SWIVEL_PLUGIN_STAGING_H_
+
+#include <atomic>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "cache/layer_cache.h"
+#include "ggml.h"
+#include "plugin/kv_tensor.h"
+
+namespace swivel::plugin {
+
+// What is ready in the layers of a graph. Collect and Commit by one thread, RunShare by all.
+class StagingRound {
+ public:
+  void Collect(std::span<KvTensor* const> tensors);
+  bool empty() const { return tasks_.empty(); }
+  void RunShare();
+  // False: not everything was run, and nothing is changed.
+  bool Commit();
+
+ private:
+  struct Layer {
+    LayerCache* cache;
+    std::vector<PackJob> jobs;
+  };
+  struct Task {
+    size_t layer, job;
+  };
+  std::vector<Layer> layers_;
+  std::vector<Task> tasks_;
+  std::atomic<size_t> next_{0};
+};
+
+// A ggml_custom_op_t whose userdata is a StagingRound.
+void RunStagingShare(ggml_tensor* target, int thread, int num_threads, void* round);
+
+}  // namespace swivel::plugin
+
+#endif  // SWIVEL_PLUGIN_STAGING_H_
