@@ -223,7 +223,6 @@ void LayerCache::Clear(Side side) {
   std::fill(is_open_.begin(), is_open_.end(), false);
   std::fill(written_at_.begin(), written_at_.end(), 0);
   std::fill(written_count_.begin(), written_count_.end(), 0);
-  packing_allowed_ = false;
 }
 
 LayerCache::Counts LayerCache::Count() const {

@@ -52,6 +52,8 @@ class LayerCache {
   static constexpr int64_t kNoPosition = -1, kKeepPin = -2;
   void MarkWritten(Side side, int64_t cell, int64_t position);
   bool IsWritten(Side side, int64_t cell) const;  // since the last Clear
+  // Stays exact for good: a sequence's first token, or a row that cannot be packed.
+  bool IsPinned(int64_t cell) const { return pinned_[static_cast<size_t>(GroupOf(cell))].Has(TokenOf(cell)); }
 
   // The row of a cell in f16, exact or decoded; zeros when never written.
   void ReadRow(Side side, int64_t cell, uint16_t* row) const;
@@ -62,6 +64,7 @@ class LayerCache {
   void Commit(const std::vector<PackJob>& jobs);
   // Keys in a calibrated basis cannot be packed before it is known.
   void AllowPacking() { packing_allowed_ = true; }
+  void ForbidPacking() { packing_allowed_ = false; }
   bool packing_allowed() const { return packing_allowed_; }
 
   // For AttendArgs.

@@ -196,7 +196,6 @@ bool SegmentStore::CopyCells(const PackedStore& other, int64_t from, int64_t to,
 void SegmentStore::Clear() {
   codes_.Discard();
   side_.Discard();
-  transforms_.clear();
 }
 
 }  // namespace swivel

@@ -21,7 +21,7 @@ class SegmentStore final : public PackedStore {
   // `codec`: the trellis codec of the layout's mean bits, which names the store. Errors: as of GroupStore::Create.
   static StatusOr<std::unique_ptr<SegmentStore>> Create(const Codec& codec, const SegmentLayout& layout, ScaleMode mode, const StoreShape& shape);
 
-  // The change of basis of each head of a store of keys; once, before the first group is packed.
+  // The change of basis of each head of a store of keys; while no row is packed.
   void SetTransforms(std::vector<KeyTransform> transforms) { transforms_ = std::move(transforms); }
   // False: keys without a basis, nothing can be packed yet.
   bool ready() const { return layout_.side == Side::kValue || !transforms_.empty(); }
@@ -38,8 +38,7 @@ class SegmentStore final : public PackedStore {
   void DecodeCell(int64_t cell, float* row) const override;
   // Whole groups only.
   bool CopyCells(const PackedStore& source, int64_t from, int64_t to, int64_t count) override;
-  // The basis goes too: what comes after depends on what comes after alone.
-  void Clear() override;
+  void Clear() override;  // the basis stays
 
   double BitsPerValue() const override { return layout_.BitsPerValue(); }
   size_t CapacityBytes() const override { return codes_.size() + side_.size(); }

@@ -78,7 +78,9 @@ bool DescribeAttention(const ggml_tensor* node, const KvTensor& k, size_t k_offs
 }
 
 void RunAttention(ggml_tensor*, int thread, int num_threads, void* userdata) {
-  auto& plan = *static_cast<AttendPlan*>(userdata);
+  auto& task = *static_cast<AttentionTask*>(userdata);
+  AttendPlan& plan = task.plan;
+  if (thread == 0 && task.capture != nullptr) task.capture->Add(plan.args);
   // The plan has scratch for the threads that the host announced; more would be a fault of the host, and they have nothing to do.
   const int team = std::min(num_threads, plan.max_threads);
   if (thread < team) plan.Run(kernels(), thread, team);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "calibrate/self_calibration.h"
 #include "ggml.h"
 #include "kernel/attend/attend.h"
 #include "plugin/kv_tensor.h"
@@ -14,8 +15,13 @@ namespace swivel::plugin {
 // served here (the shadow path then is). Precondition: both are packed and the node's data pointers are set.
 bool DescribeAttention(const ggml_tensor* node, const KvTensor& k, size_t k_offset, const KvTensor& v, size_t v_offset, AttendArgs* args);
 
-// One thread's share; a ggml_custom_op_t whose userdata is an AttendPlan that was made and bound.
-void RunAttention(ggml_tensor* target, int thread, int num_threads, void* plan);
+struct AttentionTask {
+  AttendPlan plan;                     // made and bound
+  SelfCalibration* capture = nullptr;  // wants the queries, or null
+};
+
+// One thread's share; a ggml_custom_op_t whose userdata is an AttentionTask.
+void RunAttention(ggml_tensor* target, int thread, int num_threads, void* task);
 
 }  // namespace swivel::plugin
 

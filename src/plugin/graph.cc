@@ -123,8 +123,8 @@ void GraphRunner::Replace(ggml_cgraph* graph) {
   copies_.reserve(kv_nodes_.size());
   set_rows_.clear();
   set_rows_.reserve(kv_nodes_.size());
-  plans_.clear();
-  plans_.reserve(kv_nodes_.size());
+  attention_.clear();
+  attention_.reserve(kv_nodes_.size());
   originals_.clear();
   shadow_nodes_.clear();
   for (const int index : kv_nodes_) {
@@ -173,13 +173,14 @@ bool GraphRunner::ReplaceAttention(ggml_cgraph* graph, int index) {
   if (k == nullptr || v == nullptr || k->plain() || v->plain()) return false;
   AttendArgs args;
   if (!DescribeAttention(node, *k, k_offset, *v, v_offset, &args)) return false;
-  AttendPlan& plan = plans_.emplace_back();
-  if (Status status = AttendPlan::Make(args, num_threads_, &plan); !status.ok()) {
+  AttentionTask& task = attention_.emplace_back();
+  if (Status status = AttendPlan::Make(args, num_threads_, &task.plan); !status.ok()) {
     SayOnce(status.message());
-    plans_.pop_back();
+    attention_.pop_back();
     return false;
   }
-  Substitute(graph, index, RunAttention, &plan);
+  if (k->basis() != nullptr) task.capture = k->basis()->capture();
+  Substitute(graph, index, RunAttention, &task);
   k->buffer().counters.flash_attention.fetch_add(1, std::memory_order_relaxed);
   return true;
 }
@@ -188,22 +189,30 @@ bool GraphRunner::BindPlans() {
   // The nodes run one after the other, so they share the scratch; there is no moment between two nodes at which counters could be
   // reset, so each plan has its own.
   size_t counter_bytes = 0, scratch_bytes = 0;
-  for (const AttendPlan& plan : plans_) {
-    counter_bytes += RoundTo64(plan.CounterBytes());
-    scratch_bytes = std::max(scratch_bytes, plan.ScratchBytes());
+  for (const AttentionTask& task : attention_) {
+    counter_bytes += RoundTo64(task.plan.CounterBytes());
+    scratch_bytes = std::max(scratch_bytes, task.plan.ScratchBytes());
   }
   if (!Grow(&counters_, counter_bytes) || !Grow(&scratch_, scratch_bytes)) return false;
   uint8_t* counters = counters_.data();
-  for (AttendPlan& plan : plans_) {
-    plan.Bind(counters, scratch_.data());
-    counters += RoundTo64(plan.CounterBytes());
+  for (AttentionTask& task : attention_) {
+    task.plan.Bind(counters, scratch_.data());
+    counters += RoundTo64(task.plan.CounterBytes());
   }
   return true;
 }
 
 ggml_status GraphRunner::RunStaging(ggml_cgraph* graph) {
-  staging_.Collect(tensors_);
-  if (staging_.empty()) return GGML_STATUS_SUCCESS;
+  // A second round packs what the first has made a basis for.
+  for (int round = 0; round < 2; ++round) {
+    staging_.Collect(tensors_);
+    if (staging_.empty()) break;
+    if (const ggml_status status = RunStagingRound(graph); status != GGML_STATUS_SUCCESS) return status;
+  }
+  return GGML_STATUS_SUCCESS;
+}
+
+ggml_status GraphRunner::RunStagingRound(ggml_cgraph* graph) {
   // Like a node of the graph (hosts skip nodes without the right flags), but it reads and writes nothing.
   ggml_tensor node = *graph->nodes[kv_nodes_.front()];
   std::fill(std::begin(node.src), std::end(node.src), nullptr);

@@ -14,6 +14,7 @@
 #include "ggml-backend-impl.h"
 #include "ggml-impl.h"
 #include "kernel/attend/attend.h"
+#include "plugin/flash_attention.h"
 #include "plugin/set_rows.h"
 #include "plugin/staging.h"
 
@@ -40,6 +41,7 @@ class GraphRunner {
   bool BindPlans();
   // Packs what has left the exact window, as a graph of one node of its own, so that all threads take part.
   ggml_status RunStaging(ggml_cgraph* graph);
+  ggml_status RunStagingRound(ggml_cgraph* graph);
   ggml_status RunRange(ggml_cgraph* graph, int begin, int end);
   ggml_status RunShadow(ggml_cgraph* graph, int index);
 
@@ -52,7 +54,7 @@ class GraphRunner {
   std::vector<ggml_tensor> copies_;
   std::vector<std::pair<int, ggml_tensor*>> originals_;
   std::vector<SetRowsTask> set_rows_;
-  std::vector<AttendPlan> plans_;
+  std::vector<AttentionTask> attention_;
   StagingRound staging_;
   LazyMemory counters_, scratch_;
   std::atomic<bool> bad_index_{false};

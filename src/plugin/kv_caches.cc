@@ -101,6 +101,10 @@ Status KvCaches::Learn(const ggml_tensor* attention) {
     if (Status status = CheckWidth(codec, tensor->width()); !status.ok()) {
       return Status::Unsupported(status.message() + " (" + tensor->name() + "); choose another codec by SWIVEL_KV");
     }
+    const CacheSpec& spec = tensor->buffer().spec;
+    if (tensor == k && spec.Calibrated() && spec.PacksGroups(codec)) {
+      if (auto moments = FindMoments(spec, k->layer(), k->num_heads(), k->width()); !moments.ok()) return moments.status();
+    }
     tensor->SetChecked();
   }
   return {};
@@ -108,13 +112,18 @@ Status KvCaches::Learn(const ggml_tensor* attention) {
 
 namespace {
 
-// Gives a layer the basis of its keys where that needs no statistics, or leaves it to be found from the first tokens.
-void Calibrate(const CacheSpec& spec, const KvTensor& k, LayerCache* layer) {
-  auto* store = dynamic_cast<SegmentStore*>(&layer->store(Side::kKey));
-  if (store == nullptr) return layer->AllowPacking();
-  if (spec.Calibrated()) return;
-  store->SetTransforms(std::vector<KeyTransform>(static_cast<size_t>(k.num_heads()), HadamardTransform(k.width())));
-  layer->AllowPacking();
+// Gives a layer the basis of its keys where that needs no statistics, or says where it will come from.
+Status ChooseBasis(const CacheSpec& spec, LayerCache* layer, KvTensor* k) {
+  auto* keys = dynamic_cast<SegmentStore*>(&layer->store(Side::kKey));
+  if (keys == nullptr || !spec.Calibrated()) {
+    if (keys != nullptr) keys->SetTransforms(std::vector<KeyTransform>(static_cast<size_t>(k->num_heads()), HadamardTransform(k->width())));
+    layer->AllowPacking();
+    return {};
+  }
+  StatusOr<NamedMoments> moments = FindMoments(spec, k->layer(), k->num_heads(), k->width());
+  if (!moments.ok()) return moments.status();
+  k->SetBasis(std::make_unique<KeyBasis>(spec, layer, keys, moments->layer, moments->file));
+  return {};
 }
 
 }  // namespace
@@ -152,7 +161,7 @@ Status KvCaches::CreateStore(KvTensor* tensor) {
   auto layer = LayerCache::Create({spec.sinks, spec.window}, std::move(*k_store), std::move(*v_store));
   if (!layer.ok()) return layer.status();
   std::shared_ptr<LayerCache> shared = std::move(*layer);
-  Calibrate(spec, *k, shared.get());
+  if (Status status = ChooseBasis(spec, shared.get(), k); !status.ok()) return status;
   k->Stage(shared);
   v->Stage(shared);
   return {};

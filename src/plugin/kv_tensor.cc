@@ -157,6 +157,7 @@ void KvTensor::Write(size_t offset, const void* data, size_t size) {
 void KvTensor::Fill(uint8_t byte) {
   if (row_store_ != nullptr) row_store_->Clear();
   if (layer_cache_ != nullptr) layer_cache_->Clear(kv_.side);
+  if (basis_ != nullptr) basis_->Clear();
   if (byte == 0) {
     // The image in place belongs to the buffer, which clears it.
     image_.Discard();

@@ -20,6 +20,7 @@
 #include "cache/group_store.h"
 #include "cache/layer_cache.h"
 #include "ggml.h"
+#include "plugin/key_basis.h"
 #include "plugin/kv_names.h"
 
 namespace swivel::plugin {
@@ -61,6 +62,9 @@ class KvTensor {
   Status Pack(const Codec& codec, ScaleMode mode);
   // Plain to staged. Precondition: learnt and plain, `layer` has this tensor's shape.
   void Stage(std::shared_ptr<LayerCache> layer);
+  // Of staged keys in a calibrated basis, else null.
+  KeyBasis* basis() const { return basis_.get(); }
+  void SetBasis(std::unique_ptr<KeyBasis> basis) { basis_ = std::move(basis); }
   bool plain() const { return row_store_ == nullptr && layer_cache_ == nullptr; }
   GroupStore* row_store() const { return row_store_.get(); }      // of a packed tensor, else null
   LayerCache* layer_cache() const { return layer_cache_.get(); }  // of a staged tensor, else null
@@ -102,6 +106,7 @@ class KvTensor {
   KvTensor* partner_ = nullptr;
   std::unique_ptr<GroupStore> row_store_;
   std::shared_ptr<LayerCache> layer_cache_;
+  std::unique_ptr<KeyBasis> basis_;
   LazyMemory image_;
   bool written_ = false;  // the plain image may hold rows
   mutable std::vector<float> floats_;

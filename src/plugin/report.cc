@@ -14,7 +14,9 @@ namespace {
 struct Totals {
   int tensors = 0, packed_tensors = 0, width = 0, streams = 0;
   int64_t cells = 0;
-  size_t packed_bytes = 0, packed_f16_bytes = 0, resident_bytes = 0, f16_bytes = 0;
+  size_t packed_bytes = 0, packed_f16_bytes = 0, resident_bytes = 0, f16_bytes = 0, exact_bytes = 0;
+  int staged_layers = 0, calibrated_layers = 0;
+  LayerCache::Counts staged;
 };
 
 Totals Sum(const KvBuffer& buffer) {
@@ -26,6 +28,16 @@ Totals Sum(const KvBuffer& buffer) {
     sum.streams = std::max(sum.streams, tensor.num_streams());
     sum.cells = std::max(sum.cells, tensor.num_cells());
     sum.f16_bytes += tensor.nominal_bytes();
+    if (const LayerCache* layer = tensor.layer_cache(); layer != nullptr && tensor.side() == Side::kKey) {
+      const LayerCache::Counts cells = layer->Count();
+      ++sum.staged_layers;
+      sum.calibrated_layers += tensor.basis() != nullptr && layer->packing_allowed();
+      sum.staged.exact += cells.exact;
+      sum.staged.packed += cells.packed;
+      sum.staged.pinned += cells.pinned;
+      sum.staged.groups_packed += cells.groups_packed;
+      sum.exact_bytes += layer->ExactResidentBytes();
+    }
     if (const PackedStore* store = tensor.store(); store != nullptr) {
       ++sum.packed_tensors;
       sum.packed_bytes += store->CapacityBytes();
@@ -43,8 +55,15 @@ void Append(std::ostringstream& out, const KvBuffer& buffer) {
   out << "{\"context\":" << buffer.context << ",\"kv\":\"" << buffer.spec.ToString() << "\",\"tensors\":" << sum.tensors
       << ",\"packed_tensors\":" << sum.packed_tensors << ",\"cells\":" << sum.cells << ",\"streams\":" << sum.streams
       << ",\"head_width\":" << sum.width << ",\"bits_per_value\":" << bits << ",\"packed_bytes\":" << sum.packed_bytes
-      << ",\"resident_bytes\":" << sum.resident_bytes << ",\"f16_bytes\":" << sum.f16_bytes << ",\"set_rows\":" << buffer.counters.set_rows
-      << ",\"flash_attention\":" << buffer.counters.flash_attention << ",\"shadow\":" << buffer.counters.shadow << "}";
+      << ",\"resident_bytes\":" << sum.resident_bytes + sum.exact_bytes << ",\"f16_bytes\":" << sum.f16_bytes << ",\"set_rows\":" << buffer.counters.set_rows
+      << ",\"flash_attention\":" << buffer.counters.flash_attention << ",\"shadow\":" << buffer.counters.shadow;
+  if (sum.staged_layers > 0) {
+    // Sums over the layers.
+    out << ",\"staged_layers\":" << sum.staged_layers << ",\"calibrated_layers\":" << sum.calibrated_layers << ",\"exact_bytes\":" << sum.exact_bytes
+        << ",\"packed_cells\":" << sum.staged.packed << ",\"sinks_cells\":" << sum.staged.pinned
+        << ",\"window_cells\":" << sum.staged.exact - sum.staged.pinned << ",\"groups_packed\":" << sum.staged.groups_packed;
+  }
+  out << "}";
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "plugin/staging.h"
 
+#include <utility>
+
+#include "plugin/log.h"
 #include "plugin/settings.h"
 
 namespace swivel::plugin {
@@ -11,30 +14,44 @@ void StagingRound::Collect(std::span<KvTensor* const> tensors) {
   const LayerCache* last = nullptr;
   for (KvTensor* tensor : tensors) {
     LayerCache* cache = tensor->layer_cache();
-    // The nodes of a layer stand together, so comparing with the last one finds most repeats; the others find nothing left to collect.
+    // The nodes of a layer stand together: comparing with the last one finds nearly all repeats.
     if (cache == nullptr || cache == last) continue;
     last = cache;
+    KvTensor* keys = tensor->side() == Side::kKey ? tensor : tensor->partner();
     bool known = false;
-    for (const Layer& layer : layers_) known |= layer.cache == cache;
+    for (const Layer& layer : layers_) known |= layer.keys == keys;
     if (known) continue;
-    std::vector<PackJob> jobs;
-    cache->CollectReady(false, &jobs);
-    if (jobs.empty()) continue;
-    for (size_t j = 0; j < jobs.size(); ++j) tasks_.push_back({layers_.size(), j});
-    layers_.push_back({cache, std::move(jobs)});
+    Layer layer = {keys, keys->basis() != nullptr && keys->basis()->ready(), {}};
+    if (!layer.makes_basis) cache->CollectReady(false, &layer.jobs);
+    const size_t parts = layer.makes_basis ? static_cast<size_t>(keys->num_heads()) : layer.jobs.size();
+    if (parts == 0) continue;
+    for (size_t part = 0; part < parts; ++part) tasks_.push_back({layers_.size(), part});
+    layers_.push_back(std::move(layer));
   }
 }
 
 void StagingRound::RunShare() {
   for (size_t i = next_.fetch_add(1, std::memory_order_relaxed); i < tasks_.size(); i = next_.fetch_add(1, std::memory_order_relaxed)) {
     Layer& layer = layers_[tasks_[i].layer];
-    layer.cache->RunJob(kernels(), &layer.jobs[tasks_[i].job]);
+    if (layer.makes_basis) {
+      layer.keys->basis()->Make(static_cast<int>(tasks_[i].part));
+    } else {
+      layer.keys->layer_cache()->RunJob(kernels(), &layer.jobs[tasks_[i].part]);
+    }
   }
 }
 
 bool StagingRound::Commit() {
   if (next_ < tasks_.size()) return false;
-  for (Layer& layer : layers_) layer.cache->Commit(layer.jobs);
+  for (Layer& layer : layers_) {
+    if (!layer.makes_basis) {
+      layer.keys->layer_cache()->Commit(layer.jobs);
+    } else if (Status status = layer.keys->basis()->Install(); !status.ok()) {
+      Say(layer.keys->name() + " stays exact: " + status.message());
+    } else {
+      SayOnce("keys are packed in a basis made from " + layer.keys->basis()->Source());
+    }
+  }
   return true;
 }
 

@@ -1,4 +1,4 @@
-// Packing of staged caches between two batches.
+// What is done for staged caches between two batches: bases of keys are made, groups are packed.
 #ifndef SWIVEL_PLUGIN_STAGING_H_
 #define SWIVEL_PLUGIN_STAGING_H_
 
@@ -13,7 +13,8 @@
 
 namespace swivel::plugin {
 
-// What is ready in the layers of a graph. Collect and Commit by one thread, RunShare by all.
+// What is ready in the layers of a graph. A layer that gets its basis is packed in the next round. Collect and Commit by one thread,
+// RunShare by all.
 class StagingRound {
  public:
   void Collect(std::span<KvTensor* const> tensors);
@@ -24,11 +25,12 @@ class StagingRound {
 
  private:
   struct Layer {
-    LayerCache* cache;
-    std::vector<PackJob> jobs;
+    KvTensor* keys;
+    bool makes_basis;
+    std::vector<PackJob> jobs;  // else
   };
   struct Task {
-    size_t layer, job;
+    size_t layer, part;  // of a layer: a head or a job
   };
   std::vector<Layer> layers_;
   std::vector<Task> tasks_;

@@ -19,7 +19,7 @@ ALLOWED = {
     "kernel": {"base", "math", "codec", "kernel"},
     "cache": set(_CORE),
     "api": {*_CORE, "api", "swivel"},
-    "plugin": {*_CORE, "calibrate", "plugin"},
+    "plugin": {*_CORE, "gguf", "calibrate", "plugin"},
     "gguf": {"base", "gguf"},
     "llama": {"base", "codec", "cache", "llama"},
     "calibrate": {*_CORE, "calibrate"},

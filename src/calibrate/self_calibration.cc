@@ -1,0 +1,95 @@
+#include "calibrate/self_calibration.h"
+
+#include <algorithm>
+
+#include "base/half.h"
+
+namespace swivel {
+namespace {
+
+constexpr uint16_t kMinusInf = 0xfc00;
+
+const char* At(const void* base, size_t bytes) { return static_cast<const char*>(base) + bytes; }
+
+}  // namespace
+
+void SelfCalibration::Add(const AttendArgs& args) {
+  num_heads_ = args.num_heads;
+  logit_scale_ = args.scale;
+  const int64_t cells_of_stream = args.exact.groups_per_stream > 0 ? static_cast<int64_t>(args.exact.k_stream_stride / args.exact.k_row_stride) : 0;
+  for (int stream = 0; stream < args.num_streams; ++stream) {
+    for (int i = 0; i < args.num_queries && !complete(); ++i) {
+      std::vector<int64_t> visible;
+      const auto* mask = args.mask == nullptr ? nullptr
+                                              : reinterpret_cast<const uint16_t*>(At(args.mask, stream * args.mask_stream_stride + i * args.mask_query_stride));
+      for (int64_t cell = 0; cell < args.num_cells; ++cell) {
+        if (mask == nullptr || mask[cell] != kMinusInf) visible.push_back((args.first_stream + stream) * cells_of_stream + cell);
+      }
+      if (visible.empty()) continue;  // padding of a batch
+      visible_.push_back(std::move(visible));
+      for (int head = 0; head < args.num_heads; ++head) {
+        const auto* q = reinterpret_cast<const float*>(
+            At(args.q, stream * args.q_stream_stride + head * args.q_head_stride + i * args.q_query_stride));
+        for (int j = 0; j < width_; ++j) queries_.push_back(F16FromF32(q[j]));
+      }
+    }
+  }
+}
+
+StatusOr<HeadMoments> SelfCalibration::Moments(const LayerCache& cache, int kv_head, bool group_means) const {
+  std::vector<int64_t> cells;
+  for (const auto& visible : visible_) cells.insert(cells.end(), visible.begin(), visible.end());
+  std::sort(cells.begin(), cells.end());
+  cells.erase(std::unique(cells.begin(), cells.end()), cells.end());
+
+  const StoreShape& shape = cache.store(Side::kKey).shape();
+  const auto num_keys = static_cast<int>(cells.size());
+  std::vector<float> keys;
+  std::vector<uint8_t> excluded;
+  std::vector<uint16_t> row(static_cast<size_t>(shape.width) * shape.num_heads);
+  bool any_pinned = false;
+  for (const int64_t cell : cells) {
+    cache.ReadRow(Side::kKey, cell, row.data());
+    for (int j = 0; j < width_; ++j) keys.push_back(F32FromF16(row[static_cast<size_t>(kv_head) * width_ + j]));
+    excluded.push_back(cache.IsPinned(cell));
+    any_pinned |= cache.IsPinned(cell);
+  }
+
+  const int group = num_heads_ / shape.num_heads;
+  std::vector<float> queries;
+  for (int h = 0; h < group; ++h) {
+    for (int i = 0; i < num_queries(); ++i) {
+      const uint16_t* q = &queries_[(static_cast<size_t>(i) * num_heads_ + static_cast<size_t>(kv_head) * group + h) * width_];
+      for (int j = 0; j < width_; ++j) queries.push_back(F32FromF16(q[j]));
+    }
+  }
+  std::vector<uint8_t> visible(static_cast<size_t>(num_queries()) * cells.size());
+  for (int i = 0; i < num_queries(); ++i) {
+    for (const int64_t cell : visible_[static_cast<size_t>(i)]) {
+      const auto key = std::lower_bound(cells.begin(), cells.end(), cell) - cells.begin();
+      visible[static_cast<size_t>(i) * cells.size() + static_cast<size_t>(key)] = 1;
+    }
+  }
+
+  AttentionWindow window;
+  window.width = width_;
+  window.num_keys = num_keys;
+  window.keys = keys.data();
+  window.group = group;
+  window.num_queries = num_queries();
+  window.queries = queries.data();
+  window.logit_scale = logit_scale_;
+  window.visible = visible.data();
+  window.num_sinks = any_pinned ? 0 : kCalibrationSinks;
+  window.excluded = excluded.data();
+  HeadMoments moments = EmptyMoments(width_, group_means);
+  if (Status status = AddWindow(window, &moments); !status.ok()) return status;
+  return moments;
+}
+
+void SelfCalibration::Clear() {
+  queries_ = {};
+  visible_ = {};
+}
+
+}  // namespace swivel

@@ -1,0 +1,232 @@
+// Staged caches in the plugin: rows stay exact until their group is packed, and everything a host may do to a cache meets both kinds.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "harness.h"
+
+namespace swivel::plugin_test {
+namespace {
+
+constexpr const char* kHadamard = "k=tcq4,v=tcq4,transform=wht,window=64";
+
+nlohmann::json CacheReport() { return nlohmann::json::parse(Report())["caches"][0]; }
+
+Shape LongShape() {
+  Shape shape;
+  shape.num_cells = 768;
+  return shape;
+}
+
+// Several prompts' worth of batches; returns what one more token then attends to.
+std::vector<float> Fill(Runner& runner, const Cache& cache, const std::vector<int>& sizes) {
+  const Shape& shape = cache.shape;
+  // The rows of all tokens at once, so that they do not depend on how they are cut.
+  int total = 0;
+  for (int size : sizes) total += size;
+  const Batch all = MakeBatch(shape, total, 0, 0, 1, 77);
+  int done = 0;
+  for (int size : sizes) {
+    Batch part = MakeBatch(shape, size, done, 0, 1, 1);
+    const auto cut = [&](const std::vector<float>& from, std::vector<float>* to, int heads) {
+      const auto row = static_cast<size_t>(heads) * static_cast<size_t>(shape.width);
+      for (int layer = 0; layer < shape.num_layers; ++layer) {
+        const auto source = from.begin() + static_cast<std::ptrdiff_t>((static_cast<size_t>(layer) * static_cast<size_t>(total) + static_cast<size_t>(done)) * row);
+        const auto target = to->begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(layer) * static_cast<size_t>(size) * row);
+        std::copy(source, source + static_cast<std::ptrdiff_t>(static_cast<size_t>(size) * row), target);
+      }
+    };
+    cut(all.q, &part.q, shape.num_heads);
+    cut(all.k, &part.k, shape.num_kv_heads);
+    cut(all.v, &part.v, shape.num_kv_heads);
+    EXPECT_FALSE(runner.Attend(cache, part).empty());
+    done += size;
+  }
+  return runner.Attend(cache, MakeBatch(shape, 1, done, 0, 1, 5));
+}
+
+TEST(Staging, PacksGroupsThatHaveLeftTheWindowAndStaysCloseToTheCpu) {
+  const Shape shape = LongShape();
+  SetKv(kHadamard);
+  Cache ours(PluginBufferType(), shape), stock(ggml_backend_dev_buffer_type(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)), shape);
+  Runner our_runner(PluginDevice()), stock_runner(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU));
+  const std::vector<int> sizes = {100, 200, 1, 130, 1, 1};
+  const auto got = Fill(our_runner, ours, sizes);
+  const auto expected = Fill(stock_runner, stock, sizes);
+  EXPECT_LT(RelativeError(got, expected), 0.3);
+  const auto report = CacheReport();
+  EXPECT_EQ(report["packed_cells"], 2 * 256) << "of 434 cells the group of 384 is not full, that of 256 to 383 not yet 64 tokens old";
+  EXPECT_EQ(report["window_cells"], 2 * (434 - 256));
+  EXPECT_EQ(report["groups_packed"], 2 * shape.num_layers);
+  EXPECT_EQ(report["shadow"], 0);
+  EXPECT_EQ(our_runner.num_splits(), 1);
+}
+
+TEST(Staging, ExactUntilPacked) {
+  const Shape shape = LongShape();
+  SetKv("k=tcq2,v=tcq2,transform=wht,window=100000");
+  Cache ours(PluginBufferType(), shape), stock(ggml_backend_dev_buffer_type(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)), shape);
+  Runner our_runner(PluginDevice()), stock_runner(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU));
+  EXPECT_LT(RelativeError(Fill(our_runner, ours, {400, 1}), Fill(stock_runner, stock, {400, 1})), 6e-3) << "the CPU rounds q to f16 and adds V up in f16";
+}
+
+TEST(Staging, NodeByNodeGivesTheSameNumbers) {
+  const Shape shape = LongShape();
+  SetKv(kHadamard);
+  Cache one(PluginBufferType(), shape), other(PluginBufferType(), shape);
+  Runner whole(PluginDevice()), nodes(PluginDevice());
+  nodes.SetNodeByNode();
+  EXPECT_EQ(Fill(whole, one, {300, 1, 1}), Fill(nodes, other, {300, 1, 1}));
+}
+
+TEST(Staging, SelfCalibrationDependsOnTheTokensNotOnTheBatches) {
+  const Shape shape = LongShape();
+  SetKv("balanced");
+  Cache one(PluginBufferType(), shape), other(PluginBufferType(), shape);
+  Runner runner(PluginDevice());
+  Fill(runner, one, {512, 1});
+  Fill(runner, other, {100, 7, 250, 155, 1});
+  EXPECT_EQ(CacheReport()["calibrated_layers"], shape.num_layers);
+  EXPECT_EQ(CacheReport()["packed_cells"], 2 * 384);
+  EXPECT_EQ(GetBytes(one.k[1]), GetBytes(other.k[1]));
+  EXPECT_EQ(GetBytes(one.v[0]), GetBytes(other.v[0]));
+  // A cleared cache starts again.
+  const auto before = GetBytes(one.k[1]);
+  ggml_backend_buffer_clear(one.buffer.get(), 0);
+  Fill(runner, one, {512, 1});
+  EXPECT_EQ(GetBytes(one.k[1]), before);
+}
+
+TEST(Staging, RestoringWhatWasSavedChangesNothing) {
+  for (const char* spec : {kHadamard, "balanced", "k=turbo3,v=q8_0,sinks=4,window=32"}) {
+    SCOPED_TRACE(spec);
+    const Shape shape = LongShape();
+    SetKv(spec);
+    Cache cache(PluginBufferType(), shape);
+    Runner runner(PluginDevice());
+    Fill(runner, cache, {500, 1});
+    const auto packed = CacheReport()["packed_cells"];
+    EXPECT_GT(packed, 0);
+    for (ggml_tensor* tensor : {cache.k_streams[0][0], cache.v_streams[1][0]}) {
+      const auto saved = GetBytes(tensor);
+      for (int round = 0; round < 2; ++round) ggml_backend_tensor_set(tensor, saved.data(), 0, saved.size());
+      EXPECT_EQ(GetBytes(tensor), saved);
+    }
+    EXPECT_EQ(CacheReport()["packed_cells"], packed) << "rows that did not change are not written";
+  }
+}
+
+TEST(Staging, ARestoredCacheAttendsAsTheSavedOne) {
+  const Shape shape = LongShape();
+  for (const char* spec : {kHadamard, "balanced"}) {
+    SCOPED_TRACE(spec);
+    SetKv(spec);
+    Cache first(PluginBufferType(), shape), second(PluginBufferType(), shape);
+    Runner runner(PluginDevice());
+    Fill(runner, first, {500, 1});
+    Fill(runner, second, {1});
+    for (size_t layer = 0; layer < 2; ++layer) {
+      for (const auto& [from, to] : {std::pair{first.k_streams[layer][0], second.k_streams[layer][0]}, {first.v_streams[layer][0], second.v_streams[layer][0]}}) {
+        const auto saved = GetBytes(from);
+        ggml_backend_tensor_set(to, saved.data(), 0, saved.size());
+        EXPECT_EQ(GetBytes(to), saved);
+      }
+    }
+    const Batch next = MakeBatch(shape, 1, 502, 0, 1, 9);
+    const auto expected = runner.Attend(first, next);
+    EXPECT_LT(RelativeError(runner.Attend(second, next), expected), 0.35);
+  }
+}
+
+TEST(Staging, AShiftOfPackedKeysIsPackedAgain) {
+  const Shape shape = LongShape();
+  SetKv(kHadamard);
+  Cache ours(PluginBufferType(), shape), stock(ggml_backend_dev_buffer_type(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)), shape);
+  Runner our_runner(PluginDevice()), stock_runner(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU));
+  Fill(our_runner, ours, {400, 1});
+  Fill(stock_runner, stock, {400, 1});
+  std::vector<int32_t> shifts(static_cast<size_t>(shape.num_cells), 0);
+  for (int cell = 20; cell < 402; ++cell) shifts[static_cast<size_t>(cell)] = -7;
+  ASSERT_TRUE(our_runner.Shift(ours, shifts));
+  ASSERT_TRUE(stock_runner.Shift(stock, shifts));
+  const Batch next = MakeBatch(shape, 1, 402, 0, 1, 9);
+  EXPECT_LT(RelativeError(our_runner.Attend(ours, next), stock_runner.Attend(stock, next)), 0.35);
+  EXPECT_EQ(CacheReport()["packed_cells"], 2 * 256) << "keys that were shifted follow their values";
+}
+
+TEST(Staging, OverwrittenCellsAreReadExactlyAndPackedAgain) {
+  const Shape shape = LongShape();
+  SetKv("k=tcq4,v=tcq4,transform=wht");
+  Cache ours(PluginBufferType(), shape), stock(ggml_backend_dev_buffer_type(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)), shape);
+  Runner our_runner(PluginDevice()), stock_runner(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU));
+  for (Runner* runner : {&our_runner, &stock_runner}) {
+    const Cache& cache = runner == &our_runner ? ours : stock;
+    Fill(*runner, cache, {300, 1});
+    ASSERT_FALSE(runner->Attend(cache, MakeBatch(shape, 10, 50, 0, 1, 31)).empty());    // a few cells of a packed group
+    ASSERT_FALSE(runner->Attend(cache, MakeBatch(shape, 100, 130, 0, 1, 32)).empty());  // most of one
+  }
+  const Batch next = MakeBatch(shape, 1, 302, 0, 1, 9);
+  EXPECT_LT(RelativeError(our_runner.Attend(ours, next), stock_runner.Attend(stock, next)), 0.3);
+  // Rows that come later may lie beyond the largest scale of their group: these stay exact.
+  EXPECT_GE(CacheReport()["packed_cells"], 2 * 254);
+}
+
+TEST(Staging, StreamsAreCopiedWithWhatIsExact) {
+  Shape shape = LongShape();
+  shape.num_streams = 3;
+  SetKv("k=tcq2,v=tcq2,transform=wht");
+  Cache cache(PluginBufferType(), shape);
+  Runner runner(PluginDevice());
+  ASSERT_FALSE(runner.Attend(cache, MakeBatch(shape, 300, 0, 0, 1, 1)).empty());
+  ASSERT_FALSE(runner.Attend(cache, MakeBatch(shape, 1, 300, 0, 1, 3)).empty());
+  for (size_t layer = 0; layer < 2; ++layer) {
+    ggml_backend_tensor_copy(cache.k_streams[layer][0], cache.k_streams[layer][2]);
+    ggml_backend_tensor_copy(cache.v_streams[layer][0], cache.v_streams[layer][2]);
+  }
+  EXPECT_EQ(GetBytes(cache.k_streams[1][2]), GetBytes(cache.k_streams[1][0]));
+  Batch first = MakeBatch(shape, 1, 301, 0, 1, 2);
+  Batch third = first;
+  third.first_stream = 2;
+  EXPECT_EQ(runner.Attend(cache, first), runner.Attend(cache, third));
+}
+
+TEST(Staging, MemoryOfPackedRowsGoesBack) {
+  Shape shape;
+  shape.num_cells = 4096;
+  SetKv("k=tcq2,v=tcq2,transform=wht");
+  Cache cache(PluginBufferType(), shape);
+  Runner runner(PluginDevice());
+  for (int i = 0; i < 8; ++i) ASSERT_FALSE(runner.Attend(cache, MakeBatch(shape, 512, 512 * i, 0, 1, static_cast<uint32_t>(i))).empty());
+  Batch again = MakeBatch(shape, 1, 0, 0, 1, 9);
+  ASSERT_FALSE(runner.Attend(cache, again).empty());
+  const auto report = CacheReport();
+  EXPECT_EQ(report["packed_cells"], 2 * 4095);
+  EXPECT_LT(report["exact_bytes"], 4 * 4096 * 4) << "a page for the exact row of each tensor";
+  EXPECT_LT(report["resident_bytes"].get<double>(), 1.1 * report["packed_bytes"].get<double>());
+}
+
+TEST(Staging, DamagedRowsStayExactAndVisible) {
+  const Shape shape = LongShape();
+  SetKv(kHadamard);
+  Cache cache(PluginBufferType(), shape);
+  Runner runner(PluginDevice());
+  Batch first = MakeBatch(shape, 300, 0, 0, 1, 1);
+  first.k[5 * 64] = std::nanf("");  // token 1 of layer 0, last head
+  ASSERT_FALSE(runner.Attend(cache, first).empty());
+  const auto out = runner.Attend(cache, MakeBatch(shape, 1, 300, 0, 1, 2));
+  EXPECT_TRUE(std::any_of(out.begin(), out.end(), [](float x) { return std::isnan(x); }));
+  EXPECT_EQ(CacheReport()["sinks_cells"], 1);
+}
+
+TEST(Staging, ACalibrationThatDoesNotExistIsRefused) {
+  SetKv("balanced,calibration=/nowhere/model.swivel");
+  Cache cache(PluginBufferType(), LongShape());
+  Runner runner(PluginDevice());
+  const std::string said = CaptureStderr([&] { runner.Attend(cache, MakeBatch(cache.shape, 1, 0, 0, 1, 1)); });
+  EXPECT_NE(said.find("/nowhere/model.swivel"), std::string::npos) << said;
+}
+
+}  // namespace
+}  // namespace swivel::plugin_test
