@@ -1,12 +1,15 @@
 // The cache specification: the one grammar behind --kv and SWIVEL_KV.
 //
-//   spec   = ( codec | preset ) { "," item }  |  item { "," item }
+//   spec   = ( codec | preset | file ) { "," item }  |  item { "," item }
 //   item   = "k=" codec | "v=" codec | "boundary=" n ":" codec | "scale=" mode | "k_scale=" mode | "v_scale=" mode
+//          | "layer=" n [ "-" n ] ":" [ "k=" | "v=" ] codec
 //          | "transform=" ( none | wht | eq | full ) | "mean=" flag | "group_mean=" flag | "halves=" flag
 //          | "sinks=" n | "window=" n | "decay=" age ":" bits { "+" age ":" bits } | "budget=" bytes [ K | M | G ] | "calibration=" ( self | path ) | "shrink=" x
 //   codec  = a name of codec/codecs.inc     mode = matched | unbiased | ls; without: the codec's own     flag = on | off
-// A bare codec name sets K and V; a preset is what SpecPresets() says and may be followed by items that change it. Unknown keys, names and
-// impossible values are errors that list what is accepted.
+//   file   = a path that ends in .toml (cache/spec_file.h)
+// A bare codec name sets K and V; a preset is what SpecPresets() says and may be followed by items that change it, and so may a file.
+// layer= may be given several times, for layers or sides that differ. Unknown keys, names and impossible values are errors that list what
+// is accepted.
 #ifndef SWIVEL_CACHE_SPEC_H_
 #define SWIVEL_CACHE_SPEC_H_
 
@@ -34,12 +37,23 @@ struct DecayStep {
   friend bool operator==(const DecayStep&, const DecayStep&) = default;
 };
 
+// Another codec for one side of the layers first … last.
+struct LayerCodec {
+  int first = 0, last = 0;
+  Side side = Side::kKey;
+  CodecId codec = CodecId::kTurbo4;
+
+  friend auto operator<=>(const LayerCodec&, const LayerCodec&) = default;
+};
+
 struct CacheSpec {
   CodecId k = CodecId::kTurbo4;
   CodecId v = CodecId::kTurbo4;
   std::optional<ScaleMode> k_scale, v_scale;  // without: the default of each codec
   int boundary_layers = 0;                    // the first and the last n layers that have a cache use boundary_codec for K and V
   CodecId boundary_codec = CodecId::kQ8_0;
+  // They win over boundary_layers. Sorted; no two of a side overlap. Numbers that the model has no layer for mean nothing.
+  std::vector<LayerCodec> layers;
 
   Transform transform = Transform::kNone;
   bool mean = true;        // subtract the calibrated mean of the keys; not with kHadamard, which needs no calibration
