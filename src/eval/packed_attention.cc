@@ -5,7 +5,7 @@
 
 #include "base/half.h"
 #include "base/random.h"
-#include "cache/segment_store.h"
+#include "cache/make_layer.h"
 
 namespace swivel {
 namespace {
@@ -62,17 +62,12 @@ Status PackedAttention::Layer::Encode(const CacheSpec& spec, const StoreShape& s
 
 Status PackedAttention::Layer::Stage(const CacheSpec& spec, const StoreShape& shape, const AttentionData& data, const Kernels& kernels,
                                      ThreadTeam* team) {
-  auto k_store = spec.MakeStore(Side::kKey, MiddleCodec(spec, Side::kKey), shape);
-  if (!k_store.ok()) return k_store.status();
-  auto v_store = spec.MakeStore(Side::kValue, MiddleCodec(spec, Side::kValue), shape);
-  if (!v_store.ok()) return v_store.status();
-  auto made = LayerCache::Create({spec.sinks, spec.window}, std::move(*k_store), std::move(*v_store));
+  auto made = MakeLayer(spec, MiddleCodec(spec, Side::kKey), MiddleCodec(spec, Side::kValue), shape, shape, 0);
   if (!made.ok()) return made.status();
   staged = std::move(*made);
-  if (auto* keys = dynamic_cast<SegmentStore*>(&staged->store(Side::kKey)); keys != nullptr) {
-    // Random rows need no calibration, and any matrix takes as long as another.
-    keys->SetTransforms(std::vector<KeyTransform>(static_cast<size_t>(shape.num_heads), HadamardTransform(shape.width)));
-  }
+  // Random rows need no calibration, and any matrix takes as long as another.
+  const std::vector<KeyTransform> rotation(static_cast<size_t>(shape.num_heads), HadamardTransform(shape.width));
+  for (SegmentStore* store : StoresWithBasis(staged.get())) store->SetTransforms(rotation);
   staged->AllowPacking();
   ForCells(shape.num_cells, team, [&](int64_t cell) {
     for (const auto& [side, row] : {std::pair{Side::kKey, data.K(cell)}, std::pair{Side::kValue, data.V(cell)}}) {
@@ -85,7 +80,7 @@ Status PackedAttention::Layer::Stage(const CacheSpec& spec, const StoreShape& sh
     staged->MarkWritten(Side::kValue, cell, cell);
   }
   std::vector<PackJob> jobs;
-  staged->CollectReady(false, &jobs);
+  staged->CollectReady(0, &jobs);
   team->Run([&](int thread) {
     for (size_t j = static_cast<size_t>(thread); j < jobs.size(); j += static_cast<size_t>(team->size())) staged->RunJob(kernels, &jobs[j]);
   });
@@ -135,9 +130,12 @@ StatusOr<std::unique_ptr<PackedAttention>> PackedAttention::Create(const CacheSp
         !status.ok()) {
       return status;
     }
-    if (layer->staged != nullptr) args.exact = layer->staged->Exact();
-    args.k = layer->store(Side::kKey).View();
-    args.v = layer->store(Side::kValue).View();
+    if (layer->staged != nullptr) {
+      layer->staged->Describe(&args);
+    } else {
+      args.k = layer->k->View();
+      args.v = layer->v->View();
+    }
     attention->cache_bytes_ = layer->Bytes(spec);
     if (Status status = AttendPlan::Make(args, team->size(), &layer->plan); !status.ok()) return status;
     attention->layers_.push_back(std::move(layer));
