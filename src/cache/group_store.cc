@@ -65,10 +65,12 @@ void GroupStore::EncodeCell(const Kernels& kernels, int64_t cell, const float* r
   for (int head = 0; head < shape_.num_heads; ++head) EncodeCellHead(kernels, cell, head, row + static_cast<size_t>(head) * shape_.width);
 }
 
-void GroupStore::DecodeCell(int64_t cell, float* row) const {
-  for (int head = 0; head < shape_.num_heads; ++head) {
-    DecodeRow(*codec_, Group(cell, head), shape_.width, side_, TokenInGroup(cell), row + static_cast<size_t>(head) * shape_.width);
-  }
+void GroupStore::DecodeHead(int64_t cell, int head, float* row) const {
+  DecodeRow(*codec_, Group(cell, head), shape_.width, side_, TokenInGroup(cell), row);
+}
+
+void GroupStore::DiscardGroups(int64_t first, int64_t count) {
+  memory_.DiscardRange(GroupBytes() * static_cast<size_t>(first), GroupBytes() * static_cast<size_t>(count));
 }
 
 TokenMask GroupStore::PackGroup(const Kernels& kernels, int64_t group, int head, const GroupRows& rows, TokenMask tokens, TokenMask) {

@@ -32,11 +32,12 @@ class GroupStore final : public PackedStore {
   void EncodeCellHead(const Kernels& kernels, int64_t cell, int head, const float* row);
 
   TokenMask PackGroup(const Kernels& kernels, int64_t group, int head, const GroupRows& rows, TokenMask tokens, TokenMask packed) override;
-  void DecodeCell(int64_t cell, float* row) const override;
+  void DecodeHead(int64_t cell, int head, float* row) const override;
+  size_t GroupBytes() const override { return group_bytes_ * static_cast<size_t>(shape_.num_heads); }
+  void DiscardGroups(int64_t first, int64_t count) override;
   bool CopyCells(const PackedStore& source, int64_t from, int64_t to, int64_t count) override;
   void Clear() override { memory_.Discard(); }
 
-  double BitsPerValue() const override { return swivel::BitsPerValue(*codec_, shape_.width); }
   size_t CapacityBytes() const override { return memory_.size(); }
   size_t ResidentBytes() const override { return memory_.ResidentBytes(); }
 

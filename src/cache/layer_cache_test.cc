@@ -11,7 +11,7 @@
 
 #include "base/half.h"
 #include "base/random.h"
-#include "cache/segment_store.h"
+#include "cache/make_layer.h"
 #include "cache/spec.h"
 
 namespace swivel {
@@ -49,15 +49,11 @@ class Problem {
   explicit Problem(const Case& c, uint64_t seed = 1) : case_(c), random_(seed) {
     const CacheSpec spec = ParseSpec(c.spec).value();
     const StoreShape shape = {c.width, c.heads, c.cells, c.streams};
-    auto k = spec.MakeStore(Side::kKey, GetCodec(spec.k), shape);
-    auto v = spec.MakeStore(Side::kValue, GetCodec(spec.v), shape);
-    auto made = LayerCache::Create({spec.sinks, spec.window}, std::move(*k), std::move(*v));
+    auto made = MakeLayer(spec, GetCodec(spec.k), GetCodec(spec.v), shape, shape, spec.budget_bytes);
     cache_ = std::move(*made);
-    if (auto* keys = dynamic_cast<SegmentStore*>(&cache_->store(Side::kKey)); keys != nullptr) {
-      std::vector<KeyTransform> transforms;
-      for (int h = 0; h < c.heads; ++h) transforms.push_back(StretchedTransform(c.width, spec.halves, 100 + static_cast<uint64_t>(h)));
-      keys->SetTransforms(std::move(transforms));
-    }
+    std::vector<KeyTransform> transforms;
+    for (int h = 0; h < c.heads; ++h) transforms.push_back(StretchedTransform(c.width, spec.halves, 100 + static_cast<uint64_t>(h)));
+    for (SegmentStore* store : StoresWithBasis(cache_.get())) store->SetTransforms(transforms);
     cache_->AllowPacking();
   }
 
@@ -74,9 +70,9 @@ class Problem {
     }
   }
 
-  size_t Pack(const Kernels& kernels) {
+  size_t Pack(const Kernels& kernels, int64_t incoming = 0) {
     std::vector<PackJob> jobs;
-    cache_->CollectReady(false, &jobs);
+    cache_->CollectReady(incoming, &jobs);
     for (PackJob& job : jobs) cache_->RunJob(kernels, &job);
     cache_->Commit(jobs);
     return jobs.size();
@@ -96,9 +92,7 @@ class Problem {
     std::vector<float> q(static_cast<size_t>(heads) * queries * width), out(q.size(), -777.0f);
     for (float& x : q) x = random_.Normal();
     AttendArgs args;
-    args.k = cache_->store(Side::kKey).View();
-    args.v = cache_->store(Side::kValue).View();
-    args.exact = cache_->Exact();
+    cache_->Describe(&args);
     args.first_stream = stream;
     args.num_heads = heads;
     args.num_kv_heads = case_.heads;
@@ -179,6 +173,45 @@ TEST(LayerCache, AttentionReadsExactAndPackedCellsAsTheyAreReadBack) {
       }
     }
   }
+}
+
+TEST(LayerCache, OldGroupsDecay) {
+  const Kernels& kernels = KernelsFor(Target::kPortable);
+  Problem problem({.spec = "k=tcq4,v=tcq4,transform=full,decay=256:3+512:2", .cells = 1280});
+  for (int64_t token = 0; token < 1200; token += 100) {
+    problem.Pack(kernels, 100);
+    problem.Write(token, token + 100);
+  }
+  while (problem.Pack(kernels) > 0) {
+  }
+  // 9 full groups, whose last tokens are 1072, 944, …, 48 tokens old.
+  EXPECT_EQ(problem.cache().Count().groups_decayed, 7 + 5);
+  EXPECT_LT(problem.AttentionError(kernels, 1, 1200), 0.04);
+  EXPECT_LT(problem.AttentionError(kernels, 40, 1200), 0.04);
+}
+
+TEST(LayerCache, ABudgetIsKeptAtEveryStep) {
+  const Kernels& kernels = KernelsFor(Target::kPortable);
+  constexpr size_t kBudget = 1 << 20;  // of 8192 tokens, 2 heads of 64: 4 MiB in f16, .8 with 3 bits on average
+  Problem problem({.spec = "k=tcq4,v=tcq4,transform=full,sinks=4,window=128,budget=" + std::to_string(kBudget), .cells = 8192});
+  for (int64_t token = 0; token < 8192;) {
+    const int64_t batch = std::min<int64_t>(token < 4096 ? 512 : 37, 8192 - token);
+    for (int round = 0; round < 4; ++round) problem.Pack(kernels, batch);
+    problem.Write(token, token + batch);
+    token += batch;
+    ASSERT_LE(problem.cache().Bytes(), kBudget) << token << " tokens";
+  }
+  EXPECT_FALSE(problem.cache().over_budget());
+  EXPECT_GT(problem.cache().Count().groups_decayed, 10);
+  EXPECT_LT(problem.AttentionError(kernels, 3, 8192), 0.05);
+}
+
+TEST(LayerCache, ABudgetThatCannotBeKeptIsReported) {
+  const Kernels& kernels = KernelsFor(Target::kPortable);
+  Problem problem({.spec = "k=tcq3,v=tcq3,transform=full,budget=100K", .cells = 2048});
+  problem.Write(0, 2048);
+  for (int round = 0; round < 5; ++round) problem.Pack(kernels, 1);
+  EXPECT_TRUE(problem.cache().over_budget());
 }
 
 }  // namespace

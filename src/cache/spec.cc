@@ -86,6 +86,41 @@ Status SetShrink(std::string_view value, CacheSpec* spec) {
   return Status();
 }
 
+// "4096:3+16384:2"
+Status SetDecay(std::string_view value, CacheSpec* spec) {
+  spec->decay.clear();
+  for (size_t start = 0; start <= value.size();) {
+    const size_t end = std::min(value.find('+', start), value.size());
+    const std::string_view step = value.substr(start, end - start);
+    start = end + 1;
+    DecayStep parsed;
+    const char* last = step.data() + step.size();
+    const auto age = std::from_chars(step.data(), last, parsed.age);
+    const bool colon = age.ec == std::errc() && age.ptr != last && *age.ptr == ':';
+    const auto bits = colon ? std::from_chars(age.ptr + 1, last, parsed.bits) : age;
+    const bool rising = spec->decay.empty() || (parsed.age > spec->decay.back().age && parsed.bits < spec->decay.back().bits);
+    if (!colon || bits.ec != std::errc() || bits.ptr != last || parsed.age < kGroupTokens || parsed.bits < 2 || parsed.bits > 3 || !rising) {
+      return Status::Invalid("decay='" + std::string(value) + "' is not AGE:BITS or AGE:3+AGE:2 with rising ages of at least " +
+                             std::to_string(kGroupTokens) + " tokens, such as decay=4096:2");
+    }
+    spec->decay.push_back(parsed);
+  }
+  return Status();
+}
+
+Status SetBudget(std::string_view value, CacheSpec* spec) {
+  uint64_t bytes = 0;
+  const char* last = value.data() + value.size();
+  const auto [end, error] = std::from_chars(value.data(), last, bytes);
+  const std::string_view unit(end, static_cast<size_t>(last - end));
+  const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
+  if (error != std::errc() || shift < 0 || bytes == 0 || bytes > (uint64_t{1} << 50 >> shift)) {
+    return Status::Invalid("budget='" + std::string(value) + "' is not a number of bytes, such as budget=64M (K, M, G are powers of 1024)");
+  }
+  spec->budget_bytes = bytes << shift;
+  return Status();
+}
+
 Status SetCalibration(std::string_view value, CacheSpec* spec) {
   if (value.empty()) return Status::Invalid("calibration= wants 'self' or the path of a file that swivel calibrate has written");
   if (value.find(',') != std::string_view::npos) return Status::Invalid("calibration='" + std::string(value) + "': the path may hold no comma");
@@ -177,13 +212,18 @@ constexpr Key kKeys[] = {
     {"halves", [](std::string_view value, CacheSpec* spec) { return SetFlag("halves", value, &spec->halves); }},
     {"sinks", [](std::string_view value, CacheSpec* spec) { return SetNumber("sinks", value, kGroupTokens, &spec->sinks); }},
     {"window", [](std::string_view value, CacheSpec* spec) { return SetNumber("window", value, 1 << 20, &spec->window); }},
+    {"decay", SetDecay},
+    {"budget", SetBudget},
     {"calibration", SetCalibration},
     {"shrink", SetShrink},
 };
 
 // What the transforms can pack.
 Status CheckTransform(const CacheSpec& spec) {
-  if (spec.transform == Transform::kNone) return Status();
+  if (spec.transform == Transform::kNone) {
+    if (spec.decay.empty() && spec.budget_bytes == 0) return Status();
+    return Status::Invalid("decay= and budget= pack groups again and need a transform: transform=wht, eq or full, or a preset");
+  }
   const auto packs = [](CodecId k) { return k == CodecId::kTcq2 || k == CodecId::kTcq3 || k == CodecId::kTcq4; };
   // Layers may be exceptions that take no part in the transform, but not codes that it cannot be applied to.
   const auto wrong = [&](CodecId k) { return !packs(k) && GetCodec(k).layout == Layout::kTrellis; };
@@ -261,6 +301,27 @@ SegmentLayout CacheSpec::Segments(Side side, const Codec& codec, int width) cons
   return KeySegments(width, codec.code_bits, transform == Transform::kFull && halves && codec.code_bits > 1, group_mean);
 }
 
+std::vector<const Codec*> CacheSpec::DecayCodecs(const Codec& codec) const {
+  std::vector<const Codec*> codecs;
+  if (!PacksGroups(codec) || (decay.empty() && budget_bytes == 0)) return codecs;
+  const int lowest = budget_bytes != 0 ? 2 : decay.back().bits;
+  constexpr CodecId kByBits[] = {CodecId::kTcq2, CodecId::kTcq3};
+  for (int bits = std::min(codec.code_bits - 1, 3); bits >= lowest; --bits) codecs.push_back(&GetCodec(kByBits[bits - 2]));
+  return codecs;
+}
+
+std::vector<int64_t> CacheSpec::DecayAges(const Codec& codec) const {
+  std::vector<int64_t> ages;
+  for (const Codec* next : DecayCodecs(codec)) {
+    int64_t age = -1;
+    for (const DecayStep& step : decay) {
+      if (step.bits <= next->code_bits && age < 0) age = step.age;
+    }
+    ages.push_back(age);
+  }
+  return ages;
+}
+
 StatusOr<std::unique_ptr<PackedStore>> CacheSpec::MakeStore(Side side, const Codec& codec, const StoreShape& shape) const {
   if (PacksGroups(codec)) {
     auto store = SegmentStore::Create(codec, Segments(side, codec, shape.width), ScaleFor(side, codec), shape);
@@ -284,6 +345,8 @@ std::string CacheSpec::ToString() const {
   if (!halves) text += ",halves=off";
   if (sinks > 0) text += ",sinks=" + std::to_string(sinks);
   if (window > 0) text += ",window=" + std::to_string(window);
+  for (size_t i = 0; i < decay.size(); ++i) text += (i == 0 ? ",decay=" : "+") + std::to_string(decay[i].age) + ":" + std::to_string(decay[i].bits);
+  if (budget_bytes > 0) text += ",budget=" + std::to_string(budget_bytes);
   if (calibration != "self") text += ",calibration=" + calibration;
   if (shrink) {
     char number[32];
@@ -292,8 +355,14 @@ std::string CacheSpec::ToString() const {
   return text;
 }
 
+size_t CacheSpec::GroupBytes(Side side, const Codec& codec, int width) const {
+  if (!PacksGroups(codec)) return codec.group_bytes(width);
+  const SegmentLayout layout = Segments(side, codec, width);
+  return layout.CodesBytes() + layout.SideBytes();
+}
+
 double CacheSpec::BitsOf(Side side, const Codec& codec, int width) const {
-  return PacksGroups(codec) ? Segments(side, codec, width).BitsPerValue() : swivel::BitsPerValue(codec, width);
+  return 8.0 * static_cast<double>(GroupBytes(side, codec, width)) / (static_cast<double>(kGroupTokens) * width);
 }
 
 double CacheSpec::BitsPerValue(int k_width, int v_width, int num_layers) const {
@@ -335,7 +404,7 @@ std::string SpecHelp() {
   return "a spec is a preset (quality, balanced, small, tiny), a codec for K and V, or a file that ends in .toml, or items joined by commas: "
          "k=CODEC, v=CODEC, boundary=N:CODEC (first and last N layers), layer=A-B:CODEC or layer=A-B:k=CODEC or :v=CODEC (layers A to B from 0, "
          "any number of times), scale=MODE, k_scale=MODE, v_scale=MODE, transform=none|wht|eq|full, mean=on|off, "
-         "group_mean=on|off, halves=on|off, sinks=N, window=N, calibration=self|FILE, shrink=X. Codecs: " +
+         "group_mean=on|off, halves=on|off, sinks=N, window=N, decay=AGE:BITS, budget=BYTES, calibration=self|FILE, shrink=X. Codecs: " +
          CodecNames() + ". Scale modes: matched, unbiased, ls. Examples: balanced; balanced,window=256; k=turbo4,v=turbo3,boundary=2:q8_0; turbo3,layer=0:q8_0,layer=4-7:k=turbo4";
 }
 

@@ -4,7 +4,7 @@
 //   item   = "k=" codec | "v=" codec | "boundary=" n ":" codec | "scale=" mode | "k_scale=" mode | "v_scale=" mode
 //          | "layer=" n [ "-" n ] ":" [ "k=" | "v=" ] codec
 //          | "transform=" ( none | wht | eq | full ) | "mean=" flag | "group_mean=" flag | "halves=" flag
-//          | "sinks=" n | "window=" n | "calibration=" ( self | path ) | "shrink=" x
+//          | "sinks=" n | "window=" n | "decay=" age ":" bits { "+" age ":" bits } | "budget=" bytes [ K | M | G ] | "calibration=" ( self | path ) | "shrink=" x
 //   codec  = a name of codec/codecs.inc     mode = matched | unbiased | ls; without: the codec's own     flag = on | off
 //   file   = a path that ends in .toml (cache/spec_file.h)
 // A bare codec name sets K and V; a preset is what SpecPresets() says and may be followed by items that change it, and so may a file.
@@ -30,6 +30,13 @@ namespace swivel {
 // kHadamard signs + Hadamard, kDiagonal equalised channels before it, kFull a matrix for each head.
 enum class Transform : uint8_t { kNone, kHadamard, kDiagonal, kFull };
 
+// Groups that `age` tokens have been written after are packed again with `bits` bits.
+struct DecayStep {
+  int64_t age = 0;
+  int bits = 0;
+  friend bool operator==(const DecayStep&, const DecayStep&) = default;
+};
+
 // Another codec for one side of the layers first … last.
 struct LayerCodec {
   int first = 0, last = 0;
@@ -54,6 +61,8 @@ struct CacheSpec {
   bool halves = true;      // kFull: two segments with bits of their own
   int sinks = 0;           // the first tokens of a sequence stay exact
   int window = 0;          // so do the last ones, at least
+  std::vector<DecayStep> decay;  // ascending ages, falling bits
+  uint64_t budget_bytes = 0;     // of the whole cache; old groups decay as far as it asks; 0: none
   std::string calibration = "self";  // or the path of a calibration file
   std::optional<double> shrink;      // factor on off-diagonal moments; without: .3 for self-calibration, .5 for a file
 
@@ -69,15 +78,25 @@ struct CacheSpec {
   bool PacksGroups(const Codec& codec) const { return transform != Transform::kNone && codec.layout == Layout::kTrellis; }
   SegmentLayout Segments(Side side, const Codec& codec, int width) const;
 
+  // The codecs that a side's groups decay to, one step after the other: down to 2 bits where there is a budget, else as `decay` says. And the
+  // ages at which they do, negative where only a budget asks for it.
+  std::vector<const Codec*> DecayCodecs(const Codec& codec) const;
+  std::vector<int64_t> DecayAges(const Codec& codec) const;
+
   // An empty store for one side of a layer. Errors: those of the stores.
   StatusOr<std::unique_ptr<PackedStore>> MakeStore(Side side, const Codec& codec, const StoreShape& shape) const;
 
   // Canonical text: ParseSpec(ToString()) gives the same spec.
   std::string ToString() const;
+  // Bytes of a group of 128 packed rows of one head.
+  size_t GroupBytes(Side side, const Codec& codec, int width) const;
   // Bits a packed value, everything counted: of one codec, and the mean of K and V over all layers.
   double BitsOf(Side side, const Codec& codec, int width) const;
   double BitsPerValue(int k_width, int v_width, int num_layers) const;
 };
+
+// The spec where none is given.
+inline constexpr const char* kDefaultSpec = "balanced";
 
 StatusOr<CacheSpec> ParseSpec(std::string_view text);
 // One paragraph that states the grammar with every accepted name, for --help and errors.

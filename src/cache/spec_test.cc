@@ -226,7 +226,7 @@ TEST(Spec, HelpNamesEverythingAndItsExamplesParse) {
   const std::string help = SpecHelp();
   for (const Codec* codec : AllCodecs()) EXPECT_NE(help.find(codec->name), std::string::npos);
   for (const char* word : {"k=", "v=", "boundary=", "layer=", "scale=", "k_scale=", "v_scale=", "matched", "unbiased", "ls", "transform=", "mean=",
-                           "group_mean=", "halves=", "sinks=", "window=", "calibration=", "shrink="}) {
+                           "group_mean=", "halves=", "sinks=", "window=", "decay=", "budget=", "calibration=", "shrink="}) {
     EXPECT_NE(help.find(word), std::string::npos) << word;
   }
   for (const SpecPreset& preset : SpecPresets()) EXPECT_NE(help.find(preset.name), std::string::npos);

@@ -6,8 +6,8 @@
 
 namespace swivel::cli {
 
-// Each adds its subcommand to `app`. When the user chose it, its callback sets *exit_code (0 success, 1 failure; compare says more); results go to
-// stdout, messages and progress to stderr.
+// Each adds its subcommand to `app`. When the user chose it, its callback sets *exit_code (0 success, 1 failure; compare says more);
+// results go to stdout, messages and progress to stderr.
 void AddRun(CLI::App& app, int* exit_code);
 void AddEval(CLI::App& app, int* exit_code);
 void AddCompare(CLI::App& app, int* exit_code);

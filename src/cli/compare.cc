@@ -1,14 +1,14 @@
 // `swivel compare`: two saved evaluations, for people and for continuous integration.
-#include <CLI/CLI.hpp>
+#include "eval/compare.h"
 
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "cli/commands.h"
-#include "eval/compare.h"
 #include "eval/text_table.h"
 
 namespace swivel::cli {
@@ -27,9 +27,7 @@ int Fail(const std::string& message) {
   return kBadInput;
 }
 
-std::string NumberCell(const std::optional<double>& value, double unit = 1) {
-  return value ? KldText(*value * unit) : std::string("-");
-}
+std::string NumberCell(const std::optional<double>& value, double unit = 1) { return value ? KldText(*value * unit) : std::string("-"); }
 
 std::string VerdictCell(const PairedDifference& difference) {
   const std::string word = VerdictName(difference.verdict);
@@ -112,9 +110,10 @@ void AddCompare(CLI::App& app, int* exit_code) {
   CLI::App* command = app.add_subcommand("compare", "Two saved evaluations beside each other: what changed, and is it too much");
   command->add_option("A", arguments->a, "What swivel eval --json wrote: the measure")->required();
   command->add_option("B", arguments->b, "Another one: what is judged")->required();
-  command->add_option("--limit", arguments->limits,
-                      "FIGURE=NUMBER: exit status 1 when a cache of B exceeds A by more. kld, kld_p99, kld_max, decode_kld in nats, ppl (of ln "
-                      "PPL), top1 (share that may be lost). Several are allowed");
+  command->add_option(
+      "--limit", arguments->limits,
+      "FIGURE=NUMBER: exit status 1 when a cache of B exceeds A by more. kld, kld_p99, kld_max, decode_kld in nats, ppl (of ln "
+      "PPL), top1 (share that may be lost). Several are allowed");
   command->add_option("--kv", arguments->kv, "Only this cache of A");
   command->add_option("--with", arguments->with, "Compare it with this cache of B instead of the one of the same name");
   command->footer(

@@ -1,11 +1,11 @@
 // `swivel eval`: what caches cost in quality, memory and speed, against the model's own f16 cache and llama.cpp's q8_0 and q4_0.
-#include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
-
-#include <fmt/format.h>
 
 #include "cache/spec.h"
 #include "cli/commands.h"
@@ -13,6 +13,7 @@
 #include "eval/measure.h"
 #include "eval/output_file.h"
 #include "eval/report.h"
+#include "eval/report_html.h"
 #include "llama/log.h"
 
 namespace swivel::cli {
@@ -30,7 +31,7 @@ int RunEval(const EvalArguments& arguments) {
     request.model = arguments.model;
     request.kv = arguments.kv;
     request.text = arguments.text;
-    request.depth = arguments.depth;
+    request.depth = std::atoi(arguments.depth.c_str());
     request.threads = arguments.threads;
     request.prompt = arguments.measure_prompt;
     request.generate = arguments.measure_generate;
@@ -43,6 +44,9 @@ int RunEval(const EvalArguments& arguments) {
   if (Status status = Evaluate(arguments, &report); !status.ok()) return Fail(status);
   if (!arguments.json.empty()) {
     if (Status status = WriteFile(arguments.json, ReportJson(report)); !status.ok()) return Fail(status);
+  }
+  if (!arguments.html.empty()) {
+    if (Status status = WriteFile(arguments.html, ReportHtml(report)); !status.ok()) return Fail(status);
   }
   const std::string text = arguments.format == "json"  ? ReportJson(report)
                            : arguments.format == "csv" ? ReportCsv(report)
@@ -80,7 +84,8 @@ void AddEval(CLI::App& app, int* exit_code) {
   command->add_option("--stride", arguments->stride, "Tokens between the beginnings of chunks; 0: as -c. -c / 2 scores every token")
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 24));
-  command->add_option("--score-from", arguments->score_from, "First position of a chunk that is scored; 0: its middle, as in llama-perplexity")
+  command
+      ->add_option("--score-from", arguments->score_from, "First position of a chunk that is scored; 0: its middle, as in llama-perplexity")
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 24));
   command->add_option("--reference", arguments->reference, "The cache that the others are judged against: better, worse or can't tell")
@@ -95,16 +100,17 @@ void AddEval(CLI::App& app, int* exit_code) {
       ->add_option("--decode-tokens", arguments->decode_tokens,
                    "Tokens decoded one by one; 0: do not measure the decode path (default: 128, or half of -c if that is less)")
       ->check(CLI::Range(0, 1 << 20));
-  command->add_option("--depth", arguments->depth, "Tokens in the cache when speed is measured; 0: as -c")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 1 << 24));
+  command->add_option("--depth", arguments->depth, "Tokens in the cache when speed is measured, a list; 0: as -c")->capture_default_str();
   command->add_option("--rounds", arguments->rounds, "Rounds of the speed measurement; medians are shown")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
   command->add_flag("--no-speed", arguments->no_speed, "Measure neither speed nor peak memory");
+  command->add_option("--tasks", arguments->tasks, "Tasks that break first: all, none, or a list of copy, needle, json, repeat")
+      ->capture_default_str();
   command->add_option("--state", arguments->state,
                       "Keep what is finished in this file; the same command again goes on from there, also with other caches");
   command->add_option("--json", arguments->json, "Also write everything to this file");
+  command->add_option("--html", arguments->html, "Also write a page for a browser to this file");
   command->add_option("-o,--output", arguments->format, "What to print: md, csv or json")
       ->capture_default_str()
       ->check(CLI::IsMember({"md", "csv", "json"}));
@@ -122,6 +128,7 @@ void AddEval(CLI::App& app, int* exit_code) {
       "  swivel eval -m model.gguf -f wiki.test.raw\n"
       "  swivel eval -m model.gguf -f wiki.test.raw -c 8192 --chunks 1 --kv 'k=turbo4,v=turbo3;turbo2;stock:q5_1' --json out.json\n"
       "  swivel eval -m model-Q4_K_M.gguf -f book.txt --weights f32 --no-speed\n"
+      "  swivel eval -m model.gguf -f book.txt --tasks all --state night.jsonl --json out.json --html out.html\n"
       "docs/evaluation.md defines every figure.");
   command->callback([arguments, exit_code] { *exit_code = RunEval(*arguments); });
 }

@@ -1,20 +1,22 @@
 // Evaluate: from arguments to a report.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "base/cpu.h"
 #include "base/version.h"
 #include "cli/eval_arguments.h"
+#include "cli/lists.h"
 #include "eval/measure.h"
 #include "eval/output_file.h"
 #include "eval/progress.h"
 #include "eval/quality.h"
 #include "eval/store.h"
+#include "eval/tasks_run.h"
 #include "llama/cache_choice.h"
 #include "llama/f32_weights.h"
 #include "llama/model.h"
@@ -34,11 +36,12 @@ std::string OwnCommandLine() {
 // Everything that can be wrong with the arguments, before any work.
 Status Check(const EvalArguments& arguments, const std::vector<CacheChoice>& caches, std::string* text) {
   if (arguments.decode_tokens > arguments.context / 2) {
-    return Status::Invalid(fmt::format("--decode-tokens {} is more than half of the context ({} tokens)", arguments.decode_tokens,
-                                       arguments.context));
+    return Status::Invalid(
+        fmt::format("--decode-tokens {} is more than half of the context ({} tokens)", arguments.decode_tokens, arguments.context));
   }
   if (arguments.score_from >= arguments.context - 1) {
-    return Status::Invalid(fmt::format("--score-from {} leaves nothing of a context of {} tokens", arguments.score_from, arguments.context));
+    return Status::Invalid(
+        fmt::format("--score-from {} leaves nothing of a context of {} tokens", arguments.score_from, arguments.context));
   }
   const int scored = arguments.context - (arguments.score_from > 0 ? arguments.score_from : arguments.context / 2);
   if (arguments.stride > 0 && arguments.stride < scored) {
@@ -51,8 +54,9 @@ Status Check(const EvalArguments& arguments, const std::vector<CacheChoice>& cac
                                        arguments.reference));
   }
   if (StatusOr<Target> target = ChooseTarget(); !target.ok()) return target.status();
-  if (!arguments.json.empty()) {
-    if (Status status = CheckWritable(arguments.json); !status.ok()) return status;
+  for (const std::string& path : {arguments.json, arguments.html}) {
+    if (path.empty()) continue;
+    if (Status status = CheckWritable(path); !status.ok()) return status;
   }
   StatusOr<std::string> content = ReadFile(arguments.text);
   if (!content.ok()) return Status(content.status().code(), "text " + content.status().message());
@@ -86,6 +90,10 @@ Conditions ConditionsOf(const EvalArguments& arguments, const EvalReport& report
 Status Evaluate(const EvalArguments& arguments, EvalReport* report) {
   StatusOr<std::vector<CacheChoice>> asked = ParseCacheList(arguments.kv);
   if (!asked.ok()) return asked.status();
+  StatusOr<std::vector<Task>> tasks = ParseTasks(arguments.tasks);
+  if (!tasks.ok()) return tasks.status();
+  StatusOr<std::vector<int>> depths = Integers("--depth", arguments.depth, ',', 0, 1 << 24);
+  if (!depths.ok()) return depths.status();
   std::string text;
   if (Status status = Check(arguments, *asked, &text); !status.ok()) return status;
 
@@ -102,7 +110,8 @@ Status Evaluate(const EvalArguments& arguments, EvalReport* report) {
   report->target = TargetName(*ChooseTarget());
   report->llama_build = LlamaBuild();
   report->command = OwnCommandLine();
-  report->depth = arguments.depth > 0 ? arguments.depth : arguments.context;
+  for (const int depth : *depths) report->depths.push_back(depth > 0 ? depth : arguments.context);
+  report->depth = report->depths[0];
   report->rounds = arguments.rounds;
   QualityOptions& options = report->options;
   report->reference = arguments.reference;
@@ -155,23 +164,32 @@ Status Evaluate(const EvalArguments& arguments, EvalReport* report) {
     StatusOr<QualityReport> quality = EvaluateQuality(models, tokens, candidates, options, store.get(), &progress);
     if (!quality.ok()) return quality.status();
     report->quality = std::move(*quality);
+    if (Status status = EvaluateTasks(models, tokens, *tasks, options, store.get(), &progress, &report->quality); !status.ok())
+      return status;
     SetVerdicts(report);
   }
-  if (arguments.no_speed) return {};
-
+  if (arguments.no_speed) {
+    report->depths.clear();
+    return {};
+  }
+  // All depths in one list, so that caches alternate at each depth within a round.
   std::vector<MeasureRequest> requests;
-  for (const CacheQuality& cache : report->quality.caches) {
-    MeasureRequest request;
-    request.model = model_path;
-    request.kv = cache.cache.name;
-    request.text = arguments.text;
-    request.depth = report->depth;
-    request.threads = arguments.threads;
-    requests.push_back(request);
+  for (const int depth : report->depths) {
+    for (const CacheQuality& cache : report->quality.caches) {
+      MeasureRequest request;
+      request.model = model_path;
+      request.kv = cache.cache.name;
+      request.text = arguments.text;
+      request.depth = depth;
+      request.threads = arguments.threads;
+      requests.push_back(request);
+    }
   }
   StatusOr<std::vector<Measurement>> speed = MeasureAll(requests, arguments.rounds, &progress);
   if (!speed.ok()) return speed.status();
-  report->speed = std::move(*speed);
+  const auto num_caches = static_cast<long>(report->quality.caches.size());
+  for (auto from = speed->begin(); from != speed->end(); from += num_caches) report->speed_at.emplace_back(from, from + num_caches);
+  report->speed = report->speed_at[0];
   return {};
 }
 

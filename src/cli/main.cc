@@ -1,6 +1,5 @@
 // `swivel`: the command-line tool. Parses, hands over to one subcommand, returns its exit status.
 #include <CLI/CLI.hpp>
-
 #include <cstdio>
 #include <string>
 

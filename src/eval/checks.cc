@@ -1,11 +1,11 @@
 #include "eval/checks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <sstream>
-
-#include <fmt/format.h>
 
 namespace swivel {
 namespace {
@@ -15,7 +15,8 @@ constexpr double kSuspiciousRatio = 2;
 
 double MeanOr0(const Agreement& agreement) { return agreement.kld.mean.value_or(0); }
 
-bool Contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+// Counters of a policy begin with its key: window_rows, sinks_rows.
+bool Counts(const std::string& counter, const std::string& key) { return counter == key || counter.starts_with(key + "_"); }
 
 }  // namespace
 
@@ -34,17 +35,20 @@ std::vector<CacheVerdict> Judge(const QualityReport& report, size_t reference) {
 }
 
 std::vector<PolicyUse> PoliciesOf(const CacheQuality& cache) {
-  // These say how values are stored; the bytes show that they are in force.
-  constexpr std::array<const char*, 6> kFormats = {"k", "v", "scale", "k_scale", "v_scale", "boundary"};
+  // These say how values are stored, which the bytes and the divergences show.
+  constexpr std::array<const char*, 10> kFormats = {"k",        "v",         "scale",  "k_scale",     "v_scale",
+                                                    "boundary", "transform", "halves", "calibration", "shrink"};
   std::vector<PolicyUse> policies;
   std::istringstream pieces(cache.cache.spec);
   for (std::string piece; std::getline(pieces, piece, ',');) {
     const std::string key = piece.substr(0, piece.find('='));
+    const std::string value = piece.substr(std::min(piece.size(), key.size() + 1));
+    if (value == "off" || value == "0" || value == "none") continue;
     if (key == piece || std::find(kFormats.begin(), kFormats.end(), key) != kFormats.end()) continue;
     PolicyUse use;
     use.key = piece;
     for (const auto& [name, count] : cache.counters) {
-      if (Contains(name, key)) use.acted = use.acted.value_or(0) + count;
+      if (Counts(name, key)) use.acted = use.acted.value_or(0) + count;
     }
     policies.push_back(std::move(use));
   }
@@ -66,8 +70,8 @@ PairedDifference DecodeAgainstPrefill(const QualityReport& report, const Quality
 
 std::vector<std::string> Warnings(const QualityReport& report, const QualityOptions& options, const CacheQuality& cache) {
   std::vector<std::string> warnings;
-  for (const auto& [path, name] : {std::pair(&cache.prefill, "prefill"), std::pair(&cache.decode, "decode"),
-                                   std::pair(&cache.decode4, "decode, batches of 4")}) {
+  for (const auto& [path, name] :
+       {std::pair(&cache.prefill, "prefill"), std::pair(&cache.decode, "decode"), std::pair(&cache.decode4, "decode, batches of 4")}) {
     if (path->kld.invalid == 0) continue;
     warnings.push_back(fmt::format("NaN or infinite divergence at {} of {} positions ({})", path->kld.invalid, path->kld.positions, name));
   }
@@ -84,9 +88,10 @@ std::vector<std::string> Warnings(const QualityReport& report, const QualityOpti
   }
   const PairedDifference paths = DecodeAgainstPrefill(report, options, cache);
   if (paths.verdict == Verdict::kWorse && (paths.ratio > kSuspiciousRatio || std::isnan(paths.difference))) {
-    warnings.push_back(fmt::format("one token at a time it is {:.3g} times as far from f16 as in batches, on the same tokens: "
-                                   "suspect its decode kernels",
-                                   paths.ratio));
+    warnings.push_back(
+        fmt::format("one token at a time it is {:.3g} times as far from f16 as in batches, on the same tokens: "
+                    "suspect its decode kernels",
+                    paths.ratio));
   }
   const std::vector<PositionBucket>& buckets = cache.prefill.by_position;
   if (buckets.size() >= 2 && buckets.front().mean.error && buckets.back().mean.error) {

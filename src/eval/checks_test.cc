@@ -1,10 +1,10 @@
 #include "eval/checks.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 namespace swivel {
 namespace {
@@ -87,14 +87,14 @@ TEST(Warnings, DecodeApartByTheTwoKernelsOfLlamaIsNoFault) {
 TEST(Warnings, APolicyThatNeverActed) {
   Scene scene;
   scene.AddCache(WithSpec("k=turbo4,v=turbo4,sparse=0.001,window=128"), 0.01, 0.011,
-                 {{"counter.set_rows", 100}, {"counter.sparse_skipped", 0}, {"counter.window_rows", 7}});
+                 {{"counter.set_rows", 100}, {"counter.sparse_skipped", 0}, {"counter.window_rows", 7}, {"counter.window_cells", 5}});
   const std::vector<std::string> warnings = scene.WarningsOfLast();
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_NE(warnings[0].find("sparse=0.001 never acted"), std::string::npos) << warnings[0];
   const std::vector<PolicyUse> policies = PoliciesOf(scene.report.caches.back());
   ASSERT_EQ(policies.size(), 2u);
   EXPECT_EQ(policies[0].acted, 0);
-  EXPECT_EQ(policies[1].acted, 3 * 7);  // two chunks and the decode path
+  EXPECT_EQ(policies[1].acted, 3 * 7 + 5);  // two chunks and the decode path; cells are a state, not events
 }
 
 TEST(Warnings, AKernelThatNeverRan) {
@@ -107,10 +107,10 @@ TEST(Warnings, AKernelThatNeverRan) {
 
 TEST(PoliciesOf, WhatThePluginDoesNotCountIsNotZero) {
   CacheQuality cache;
-  cache.cache = WithSpec("k=turbo4,v=turbo3,boundary=2:q8_0,window=128");
-  cache.counters = {{"set_rows", 5}};
+  cache.cache = WithSpec("k=turbo4,v=turbo3,boundary=2:q8_0,transform=full,shrink=0.5,group_mean=off,sinks=0,window=128");
+  cache.counters = {{"set_rows", 5}, {"rows_of_window", 5}};
   const std::vector<PolicyUse> policies = PoliciesOf(cache);
-  ASSERT_EQ(policies.size(), 1u);  // codecs and boundary layers are formats
+  ASSERT_EQ(policies.size(), 1u);  // the others are formats, or switched off
   EXPECT_EQ(policies[0].key, "window=128");
   EXPECT_FALSE(policies[0].acted.has_value());
 }

@@ -1,9 +1,9 @@
 #include "eval/compare.h"
 
+#include <gtest/gtest.h>
+
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "eval/report.h"
 

@@ -9,6 +9,7 @@
 
 #include "base/version.h"
 #include "eval/label_layout.h"
+#include "eval/svg.h"
 #include "eval/system_info.h"
 
 namespace swivel {
@@ -18,54 +19,9 @@ namespace {
 constexpr double kMostBits = 6.5;
 constexpr int kWidth = 920, kHeight = 560;
 constexpr Box kPlot = {70, 16, 900, 500};
-constexpr double kMarker = 5;
-constexpr int kColors = 8;
-
-std::string Escape(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
-}
 
 std::string Shown(const std::optional<double>& value, const char* format) {
   return value ? fmt::format(fmt::runtime(format), *value) : "–";
-}
-
-// A marker of a family: a colour for each eight, and a shape, so that colour is never the only sign.
-std::string Marker(int family, double x, double y) {
-  const double r = kMarker;
-  const char* style = "class=\"m\"";
-  const std::string color = fmt::format("style=\"--c:var(--c{})\"", family % kColors);
-  switch ((family + family / kColors) % 4) {
-    case 0:
-      return fmt::format("<circle {} {} cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:.1f}\"/>", style, color, x, y, r);
-    case 1:
-      return fmt::format("<rect {} {} x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\"/>", style, color, x - 0.85 * r,
-                         y - 0.85 * r, 1.7 * r, 1.7 * r);
-    case 2:
-      return fmt::format("<path {} {} d=\"M{:.1f} {:.1f}l{:.1f} {:.1f}h{:.1f}z\"/>", style, color, x, y - 1.1 * r, 1.1 * r, 1.9 * r,
-                         -2.2 * r);
-    default:
-      return fmt::format("<path {} {} d=\"M{:.1f} {:.1f}l{:.1f} {:.1f}l{:.1f} {:.1f}l{:.1f} {:.1f}z\"/>", style, color, x, y - 1.25 * r,
-                         1.25 * r, 1.25 * r, -1.25 * r, 1.25 * r, -1.25 * r, -1.25 * r);
-  }
 }
 
 // What one chart shows: the rows that were measured, their families, and the scales of the axes.
@@ -73,6 +29,7 @@ struct Chart {
   std::vector<const DistortionRow*> drawn, beyond;
   std::vector<std::string> families;
   double most_bits = kMostBits, top = 0, bottom = 0;  // log10 of the distortion at the ends of the axis
+  Axis x = Axis::Linear(0, 1, 0, 1), y = Axis::Linear(0, 1, 0, 1);
 
   explicit Chart(std::span<const DistortionRow> rows) {
     std::vector<const DistortionRow*> measured;
@@ -98,44 +55,20 @@ struct Chart {
     }
     bottom = std::log10(std::max(least, 1e-12)) - 0.15;
     top = std::log10(most) + 0.15;
+    x = Axis::Linear(0, most_bits, kPlot.left, kPlot.right);
+    y = Axis::Log(std::pow(10, bottom), std::pow(10, top), kPlot.bottom, kPlot.top);
   }
 
   int Family(const DistortionRow& row) const {
     return static_cast<int>(std::find(families.begin(), families.end(), CodecFamily(row.codec)) - families.begin());
   }
-  double X(double bits) const { return kPlot.left + (kPlot.right - kPlot.left) * bits / most_bits; }
-  double Y(double distortion) const {
-    const double place = (top - std::log10(std::max(distortion, 1e-12))) / (top - bottom);
-    return kPlot.top + (kPlot.bottom - kPlot.top) * place;
-  }
+  double X(double bits) const { return x.At(bits); }
+  double Y(double distortion) const { return y.At(std::max(distortion, 1e-12)); }
 };
 
 std::string Axes(const Chart& chart) {
-  std::string svg;
-  for (double bits = 0; bits <= chart.most_bits + 1e-9; bits += 0.5) {
-    const bool whole = std::fmod(bits, 1) == 0;
-    if (!whole) continue;
-    svg += fmt::format(
-        "<path class=\"g\" d=\"M{0:.1f} {1}V{2}\"/><text class=\"t\" x=\"{0:.1f}\" y=\"{3}\" text-anchor=\"middle\">{4:.0f}</text>\n",
-        chart.X(bits), kPlot.top, kPlot.bottom, kPlot.bottom + 18, bits);
-  }
-  for (int decade = static_cast<int>(std::floor(chart.bottom)); decade <= static_cast<int>(std::ceil(chart.top)); ++decade) {
-    for (const int digit : {1, 2, 5}) {
-      const double value = digit * std::pow(10, decade), y = chart.Y(value);
-      if (y < kPlot.top - 0.5 || y > kPlot.bottom + 0.5) continue;
-      svg += fmt::format("<path class=\"g{}\" d=\"M{} {:.1f}H{}\"/>", digit == 1 ? "" : " minor", kPlot.left, y, kPlot.right);
-      if (digit == 1 || chart.top - chart.bottom < 3.5) {
-        svg += fmt::format("<text class=\"t\" x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{:g}</text>\n", kPlot.left - 8, y + 4, value);
-      }
-    }
-  }
-  svg += fmt::format("<text class=\"a\" x=\"{:.0f}\" y=\"{}\" text-anchor=\"middle\">rate: bits a value, everything counted</text>\n",
-                     (kPlot.left + kPlot.right) / 2, kHeight - 14);
-  svg += fmt::format(
-      "<text class=\"a\" transform=\"translate(16 {:.0f}) rotate(-90)\" text-anchor=\"middle\">distortion: mean of ‖x − x̃‖² / "
-      "‖x‖²</text>\n",
-      (kPlot.top + kPlot.bottom) / 2);
-  return svg;
+  return XAxisSvg(chart.x, kPlot, "rate: bits a value, everything counted") +
+         YAxisSvg(chart.y, kPlot, "distortion: mean of ‖x − x̃‖² / ‖x‖²");
 }
 
 // D(R) = 4^-R is a straight line on a logarithmic axis.
@@ -173,7 +106,7 @@ std::string Points(const Chart& chart, std::vector<Box> avoid) {
     std::string path;
     for (const DistortionRow* row : members)
       path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", chart.X(*row->bits), chart.Y(*row->mse));
-    if (members.size() > 1) svg += fmt::format("<path class=\"f\" style=\"--c:var(--c{})\" d=\"{}\"/>\n", family % kColors, path);
+    if (members.size() > 1) svg += fmt::format("<path class=\"f\" style=\"--c:var(--c{})\" d=\"{}\"/>\n", family % kNumColors, path);
   }
   // Codecs whose points cannot be told apart (rotations of one kind on Gaussian vectors) share one block of names.
   std::vector<const DistortionRow*> order = chart.drawn;
@@ -181,8 +114,8 @@ std::string Points(const Chart& chart, std::vector<Box> avoid) {
   std::vector<std::vector<const DistortionRow*>> blocks;
   for (const DistortionRow* row : order) {
     const auto same_place = [&](const std::vector<const DistortionRow*>& block) {
-      return std::fabs(chart.X(*block[0]->bits) - chart.X(*row->bits)) < kMarker &&
-             std::fabs(chart.Y(*block[0]->mse) - chart.Y(*row->mse)) < kMarker;
+      return std::fabs(chart.X(*block[0]->bits) - chart.X(*row->bits)) < kMarkerRadius &&
+             std::fabs(chart.Y(*block[0]->mse) - chart.Y(*row->mse)) < kMarkerRadius;
     };
     const auto block = std::find_if(blocks.begin(), blocks.end(), same_place);
     if (block == blocks.end()) {
@@ -199,7 +132,7 @@ std::string Points(const Chart& chart, std::vector<Box> avoid) {
     labels.push_back({chart.X(*block[0]->bits), chart.Y(*block[0]->mse), kLetter * static_cast<double>(letters) + 2,
                       kLine * static_cast<double>(block.size())});
   }
-  const std::vector<LabelPlace> places = PlaceLabels(labels, kPlot, kMarker + 1, avoid);
+  const std::vector<LabelPlace> places = PlaceLabels(labels, kPlot, kMarkerRadius + 1, avoid);
   std::string markers;
   for (size_t i = 0; i < blocks.size(); ++i) {
     const Box& box = places[i].box;
@@ -215,8 +148,8 @@ std::string Points(const Chart& chart, std::vector<Box> avoid) {
           "<g>{}<text class=\"n\" x=\"{:.1f}\" y=\"{:.1f}\"{}>{}</text><title>{}: {:.3f} bits, distortion {:.4g}, {:.2f} bits above "
           "D(R)</title></g>\n",
           Marker(chart.Family(row), chart.X(*row.bits), chart.Y(*row.mse)), left_of_point ? box.right - 1 : box.left + 1,
-          box.top + kLine * static_cast<double>(line + 1) - 3, left_of_point ? " text-anchor=\"end\"" : "", Escape(row.codec),
-          Escape(row.codec), *row.bits, *row.mse, *row.bits + std::log2(*row.mse) / 2);
+          box.top + kLine * static_cast<double>(line + 1) - 3, left_of_point ? " text-anchor=\"end\"" : "", EscapeHtml(row.codec),
+          EscapeHtml(row.codec), *row.bits, *row.mse, *row.bits + std::log2(*row.mse) / 2);
     }
   }
   return svg + markers;
@@ -224,8 +157,8 @@ std::string Points(const Chart& chart, std::vector<Box> avoid) {
 
 std::string ChartSvg(const Chart& chart, const std::string& title) {
   std::vector<Box> avoid;
-  std::string svg =
-      fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"Rate against distortion, {}\">\n", kWidth, kHeight, Escape(title));
+  std::string svg = fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"Rate against distortion, {}\">\n", kWidth, kHeight,
+                                EscapeHtml(title));
   svg += Axes(chart);
   svg += Bound(chart, &avoid);
   svg += Points(chart, std::move(avoid));
@@ -241,8 +174,8 @@ std::string TableHtml(std::span<const DistortionRow> rows, Target target) {
       TargetName(target));
   for (const DistortionRow& row : rows) {
     if (!row.reason.empty()) {
-      html += fmt::format("<tr><th>{}</th><td>{}</td><td class=\"why\" colspan=\"10\">not measured: {}</td></tr>\n", Escape(row.codec),
-                          Shown(row.bits, "{:.3f}"), Escape(row.reason));
+      html += fmt::format("<tr><th>{}</th><td>{}</td><td class=\"why\" colspan=\"10\">not measured: {}</td></tr>\n", EscapeHtml(row.codec),
+                          Shown(row.bits, "{:.3f}"), EscapeHtml(row.reason));
       continue;
     }
     const std::string percent = row.mse_err && *row.mse > 0 ? fmt::format("{:.2f}", 100 * *row.mse_err / *row.mse) : "–";
@@ -250,38 +183,12 @@ std::string TableHtml(std::span<const DistortionRow> rows, Target target) {
     html += fmt::format(
         "<tr><th>{}</th><td>{:.3f}</td><td>{:.3e}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</"
         "td><td>{}</td></tr>\n",
-        Escape(row.codec), *row.bits, *row.mse, percent, gap, Shown(row.mse_centered, "{:.3e}"), Shown(row.ip_var_times_d, "{:.3e}"),
+        EscapeHtml(row.codec), *row.bits, *row.mse, percent, gap, Shown(row.mse_centered, "{:.3e}"), Shown(row.ip_var_times_d, "{:.3e}"),
         Shown(row.ip_bias, "{:+.4f}"), Shown(row.softmax_kl, "{:.3e}"), Shown(row.encode_ns, "{:.0f}"),
         Shown(row.encode_scalar_ns, "{:.0f}"), Shown(row.decode_ns, "{:.0f}"));
   }
   return html + "</tbody></table></div>\n";
 }
-
-constexpr const char* kHead = R"(<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>Rate and distortion of KV-cache codecs</title>
-<style>
-:root { --page:#fff; --ink:#1b1f24; --soft:#57606a; --grid:#d8dee4; --faint:#eef1f4;
-  --c0:#0b62c4; --c1:#b3430a; --c2:#187a3a; --c3:#7b3fb5; --c4:#a3195b; --c5:#006f7f; --c6:#7a5c00; --c7:#4a4f57; }
-@media (prefers-color-scheme: dark) { :root { --page:#0f1318; --ink:#e6eaef; --soft:#9aa5b1; --grid:#323a44; --faint:#1c222a;
-  --c0:#6fb1ff; --c1:#ff9a5c; --c2:#62d18a; --c3:#c49bff; --c4:#ff86b8; --c5:#4fd0df; --c6:#e2c14a; --c7:#b8c0ca; } }
-body { background:var(--page); color:var(--ink); font:15px/1.5 system-ui, sans-serif; margin:0 auto; max-width:1000px; padding:20px; }
-h1 { font-size:22px; margin:0 0 4px; } h2 { font-size:17px; margin:36px 0 6px; }
-p { margin:4px 0 10px; color:var(--soft); } nav a { margin-right:14px; } a { color:var(--c0); }
-svg { width:100%; height:auto; display:block; }
-.key { display:flex; flex-wrap:wrap; gap:2px 16px; font-size:13px; margin:6px 0; } .key svg { width:16px; height:16px; display:inline-block; vertical-align:-3px; margin-right:4px; }
-.g { stroke:var(--grid); fill:none; } .minor { stroke:var(--faint); }
-.t { fill:var(--soft); font-size:12px; } .a { fill:var(--ink); font-size:13px; } .b { fill:var(--soft); font-size:12.5px; font-style:italic; }
-.bound { stroke:var(--soft); stroke-width:2; stroke-dasharray:7 4; fill:none; }
-.f { stroke:var(--c); stroke-width:1.3; opacity:.45; fill:none; } .l { stroke:var(--soft); stroke-width:.8; fill:none; }
-.m { fill:var(--c); stroke:var(--page); stroke-width:1; }
-.n { fill:var(--ink); font:11.5px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; paint-order:stroke; stroke:var(--page); stroke-width:3px; stroke-linejoin:round; }
-.scroll { overflow-x:auto; } .scroll svg { min-width:680px; } table { border-collapse:collapse; font-size:13px; font-variant-numeric:tabular-nums; margin-top:8px; }
-th, td { padding:3px 9px; text-align:right; border-bottom:1px solid var(--grid); white-space:nowrap; } thead th { white-space:normal; vertical-align:bottom; color:var(--soft); font-weight:600; }
-th:first-child, .why { text-align:left; } .why { color:var(--soft); white-space:normal; }
-</style></head><body>
-)";
 
 }  // namespace
 
@@ -300,37 +207,37 @@ std::string DistortionHtml(const std::vector<DistortionRow>& rows, Target target
     const std::span<const DistortionRow> group(&rows[begin], end - begin);
     const DistortionRow& first = rows[begin];
     const std::string title = fmt::format("{}, d = {}", first.source, first.width);
-    navigation += fmt::format("<a href=\"#s{}\">{}</a>\n", number, Escape(title));
+    navigation += fmt::format("<a href=\"#s{}\">{}</a>\n", number, EscapeHtml(title));
     std::string scale = ScaleNames(group);
     if (!scale.empty()) scale = ", scale of a row: " + scale;
-    sections += fmt::format("<section id=\"s{}\"><h2>{}</h2>\n<p>{} vectors stored as {}{}</p>\n", number, Escape(title), first.vectors,
+    sections += fmt::format("<section id=\"s{}\"><h2>{}</h2>\n<p>{} vectors stored as {}{}</p>\n", number, EscapeHtml(title), first.vectors,
                             first.side == Side::kKey ? "keys" : "values", scale);
     const Chart chart(group);
     if (!chart.drawn.empty()) {
       sections += "<div class=\"key\">";
       for (size_t family = 0; family < chart.families.size(); ++family) {
         sections += fmt::format("<span><svg viewBox=\"0 0 16 16\">{}</svg>{}</span>", Marker(static_cast<int>(family), 8, 8),
-                                Escape(chart.families[family]));
+                                EscapeHtml(chart.families[family]));
       }
       sections += "</div>\n<div class=\"scroll\">" + ChartSvg(chart, title) + "</div>\n";
     }
     if (!chart.beyond.empty()) {
       std::string names;
       for (const DistortionRow* row : chart.beyond) {
-        names += fmt::format("{}{} ({:.3g} bits, {:.2g})", names.empty() ? "" : ", ", Escape(row->codec), *row->bits, *row->mse);
+        names += fmt::format("{}{} ({:.3g} bits, {:.2g})", names.empty() ? "" : ", ", EscapeHtml(row->codec), *row->bits, *row->mse);
       }
       sections += fmt::format("<p>Outside of the chart: {}.</p>\n", names);
     }
     sections += TableHtml(group, target) + "</section>\n";
     begin = end;
   }
-  return kHead +
+  return PageHead("Rate and distortion of KV-cache codecs") +
          fmt::format(
              "<h1>Rate and distortion of KV-cache codecs</h1>\n<p>swivel {}, {} ({}), by <code>swivel distortion</code>. Lower is better, "
              "and so is "
              "further left. The dashed line is the least distortion that any code of that rate can have on independent Gaussian values; "
              "structured vectors may lie below it.</p>\n",
-             SWIVEL_VERSION, Escape(CpuName()), TargetName(target)) +
+             SWIVEL_VERSION, EscapeHtml(CpuName()), TargetName(target)) +
          (number > 1 ? "<nav>" + navigation + "</nav>\n" : "") + sections + "</body></html>\n";
 }
 

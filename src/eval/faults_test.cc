@@ -1,12 +1,12 @@
 // Builds that are broken on purpose: does an evaluation see it? A hook changes rows on their way into llama.cpp's own q8_0 cache, so that
 // the whole path is exercised (contexts, logits, statistics) and nothing of it is in the product.
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "eval/checks.h"
 #include "eval/quality.h"

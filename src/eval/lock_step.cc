@@ -1,13 +1,13 @@
 #include "eval/lock_step.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <functional>
 #include <thread>
 #include <utility>
-
-#include <fmt/format.h>
 
 namespace swivel {
 namespace {

@@ -39,7 +39,8 @@ class LockStep {
   // Prefills a chunk up to its last `decode_tokens` and decodes those `step` at a time (1, 2, 4, …, 16), each time with the text's own
   // tokens. The context at `batched` (-1: none) takes them in large batches instead: its series says how far llama.cpp's kernels for one
   // query and for many differ.
-  StatusOr<std::vector<Series>> RunDecode(std::span<const Token> tokens, int decode_tokens, int step, int batched, const std::string& label);
+  StatusOr<std::vector<Series>> RunDecode(std::span<const Token> tokens, int decode_tokens, int step, int batched,
+                                          const std::string& label);
 
  private:
   // Where the logits of one position are and where its values go.

@@ -146,8 +146,8 @@ std::vector<PositionBucket> MeansByPosition(std::span<const double> values, std:
       inside.insert(inside.end(), values.begin() + static_cast<long>(begin + from), values.begin() + static_cast<long>(begin + to));
     }
     const std::vector<size_t> runs(inside.size() / std::max<size_t>(1, to - from), to - from);
-    buckets.push_back({first_position + static_cast<int>(from), first_position + static_cast<int>(to), inside.size(),
-                       MeanByBlocks(inside, runs)});
+    buckets.push_back(
+        {first_position + static_cast<int>(from), first_position + static_cast<int>(to), inside.size(), MeanByBlocks(inside, runs)});
   }
   return buckets;
 }

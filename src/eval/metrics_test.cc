@@ -1,11 +1,11 @@
 #include "eval/metrics.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <limits>
 #include <random>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 namespace swivel {
 namespace {

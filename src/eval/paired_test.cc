@@ -1,10 +1,10 @@
 #include "eval/paired.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <random>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 namespace swivel {
 namespace {

@@ -1,9 +1,9 @@
 // Assemble: from what was stored to figures.
 #include "eval/quality.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace swivel {
 namespace {
@@ -61,7 +61,10 @@ std::optional<TrajectoryFigures> Trajectories(const Store& store, const std::str
 void AddCounters(const Record* record, std::map<std::string, int64_t>* counters) {
   if (record == nullptr) return;
   for (const auto& [name, number] : record->numbers) {
-    if (name.starts_with(kCounter)) (*counters)[name.substr(std::string(kCounter).size())] += static_cast<int64_t>(number);
+    if (!name.starts_with(kCounter)) continue;
+    const std::string counter = name.substr(std::string(kCounter).size());
+    int64_t& sum = (*counters)[counter];
+    sum = IsState(counter) ? std::max(sum, static_cast<int64_t>(number)) : sum + static_cast<int64_t>(number);
   }
 }
 
@@ -96,9 +99,9 @@ void AssembleCache(const Store& store, const QualityOptions& options, const Qual
 
 }  // namespace
 
-std::string StoreName(const CacheChoice& cache) {
-  return cache.stock ? fmt::format("stock:{}", cache.ggml_type) : "swivel:" + cache.spec;
-}
+bool IsState(const std::string& counter) { return counter.ends_with("_cells") || counter.ends_with("_layers"); }
+
+std::string StoreName(const CacheChoice& cache) { return cache.stock ? fmt::format("stock:{}", cache.ggml_type) : "swivel:" + cache.spec; }
 std::string ChunkUnit(int chunk) { return fmt::format("chunk {}", chunk); }
 std::string DecodeUnit(int chunk, int decode_tokens, int step) { return fmt::format("decode {} {}x{}", chunk, decode_tokens, step); }
 std::string TrajectoryUnit(int index, const QualityOptions& options) {

@@ -19,6 +19,7 @@
 #include "eval/progress.h"
 #include "eval/series.h"
 #include "eval/store.h"
+#include "eval/tasks.h"
 #include "llama/cache_choice.h"
 #include "llama/context.h"
 #include "llama/model.h"
@@ -28,11 +29,11 @@ namespace swivel {
 struct QualityOptions {
   int context_tokens = 2048;
   int chunks = 3;
-  int stride = 0;            // between the beginnings of chunks; 0: context_tokens
-  int score_from = 0;        // the first position of a chunk that is scored; 0: the middle
-  int micro_batch = 128;     // of all prompts; a whole group of a packed cache, see docs/evaluation.md
-  int decode_tokens = 128;   // 0: the decode path is not measured
-  int trajectories = 8;      // greedy continuations; 0: not measured
+  int stride = 0;           // between the beginnings of chunks; 0: context_tokens
+  int score_from = 0;       // the first position of a chunk that is scored; 0: the middle
+  int micro_batch = 128;    // of all prompts; a whole group of a packed cache, see docs/evaluation.md
+  int decode_tokens = 128;  // 0: the decode path is not measured
+  int trajectories = 8;     // greedy continuations; 0: not measured
   int trajectory_tokens = 64;
   int threads = 1;
   int max_contexts = 0;  // that live together, at least 2; 0: as many as memory allows
@@ -45,10 +46,10 @@ struct QualityOptions {
 
 // Of one path of one cache against the base.
 struct Agreement {
-  Summary kld;                                         // KL(base || cache) in nats
-  std::optional<MeanError> same_top1;                  // share of positions whose most likely token is the base's
+  Summary kld;                                          // KL(base || cache) in nats
+  std::optional<MeanError> same_top1;                   // share of positions whose most likely token is the base's
   std::optional<MeanError> top5_overlap, mean_delta_p;  // shared part of the five most likely; q(next) - p(next)
-  std::vector<PositionBucket> by_position;             // of the KLD
+  std::vector<PositionBucket> by_position;              // of the KLD
   Series series;
 };
 
@@ -77,12 +78,13 @@ struct CacheQuality {
   std::optional<MeanError> perplexity;
   std::optional<MeanError> log_ppl_ratio;  // ln(PPL / PPL of the base), paired by position; not set for the base
   std::optional<TrajectoryFigures> trajectories;
-  std::map<std::string, int64_t> counters;  // what the plugin did meanwhile
+  std::vector<TaskScore> tasks;             // those that were asked for
+  std::map<std::string, int64_t> counters;  // what the plugin did meanwhile; of states the most there was
 };
 
 struct QualityReport {
   std::vector<CacheQuality> caches;  // the base (stock f16) first, then the candidates in the order given
-  Agreement floor;         // the base against itself with half the micro-batch: 0 where results do not depend on the split
+  Agreement floor;                   // the base against itself with half the micro-batch: 0 where results do not depend on the split
   Agreement floor_decode;  // on the decode path's positions, the base in batches against the base token by token: llama.cpp's two kernels
   int chunks = 0;
   int num_groups = 0;              // more than one when not all contexts fit in memory at once; the base then runs once a group
@@ -104,6 +106,9 @@ StatusOr<QualityReport> EvaluateQuality(ModelPair& models, std::span<const Token
 
 // The figures of what `store` holds. Needs no model; `report` has the caches and the number of chunks.
 void Assemble(const Store& store, const QualityOptions& options, QualityReport* report);
+
+// Counters of the plugin that say how much there is (window_cells) rather than how often something happened: they are not added up.
+bool IsState(const std::string& counter);
 
 // Names in a store.
 inline constexpr const char* kBaseName = "base";

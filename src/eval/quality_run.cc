@@ -1,12 +1,12 @@
 // EvaluateQuality: makes contexts in groups that fit in memory and runs what the store does not have.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "eval/lock_step.h"
 #include "eval/quality.h"
@@ -43,7 +43,8 @@ void StoreUse(const CacheUse& use, Record* record) {
 
 class Runner {
  public:
-  Runner(const Model& model, const CacheLayout& layout, std::span<const Token> tokens, const QualityOptions& options, Store* store, Progress* progress)
+  Runner(const Model& model, const CacheLayout& layout, std::span<const Token> tokens, const QualityOptions& options, Store* store,
+         Progress* progress)
       : model_(model), layout_(layout), text_(tokens), options_(options), store_(store), progress_(progress) {}
 
   // Units that the store should have of a cache, and how many tokens each decodes.
@@ -135,7 +136,9 @@ class Runner {
   static void AddCounters(const Context& context, const std::map<std::string, int64_t>& before, Record* record) {
     for (const auto& [name, count] : context.Counters()) {
       const auto found = before.find(name);
-      record->numbers["counter." + name] = static_cast<double>(count - (found == before.end() ? 0 : found->second));
+      // Of a state what there is now, of events what this unit added.
+      const bool from_here = !IsState(name) && found != before.end();
+      record->numbers["counter." + name] = static_cast<double>(count - (from_here ? found->second : 0));
     }
   }
 
@@ -165,8 +168,7 @@ class Runner {
     const std::vector<float> expected = written == nullptr ? std::vector<float>() : written->columns.at("tokens");
     const int most = written == nullptr ? options_.trajectory_tokens : static_cast<int>(expected.size());
     for (int i = 0; i < most; ++i) {
-      const Token token =
-          static_cast<Token>(ArgMax(std::span<const float>(context.Logits(0), static_cast<size_t>(model_.vocab_size()))));
+      const Token token = static_cast<Token>(ArgMax(std::span<const float>(context.Logits(0), static_cast<size_t>(model_.vocab_size()))));
       if (written != nullptr && token != static_cast<Token>(expected[static_cast<size_t>(i)])) break;
       tokens.push_back(static_cast<float>(token));
       if (model_.EndsGeneration(token) || i + 1 == most) break;

@@ -1,6 +1,7 @@
 // Evaluates random models of a few kilobytes: no download, the same code as with real ones.
 #include "eval/quality.h"
 
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,8 +12,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "eval/lock_step.h"
 #include "eval/output_file.h"

@@ -1,10 +1,10 @@
 // ReportMarkdown: what a person reads.
 #include "eval/report.h"
 
+#include <fmt/format.h>
+
 #include <string>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "base/version.h"
 #include "eval/text_table.h"
@@ -36,9 +36,10 @@ std::string FloorText(const EvalReport& report) {
   std::string text = fmt::format("Floor: f16 against itself with half the micro-batch: KLD {}, 99 % {}, top-1 {} %.\n",
                                  KldText(floor.kld.mean), KldText(floor.kld.p99), PercentText(floor.same_top1));
   if (!kernels.kld.mean) return text;
-  text += fmt::format("f16 in batches against f16 token by token: KLD {}, top-1 {} %. That far llama.cpp's own two kernels differ; a cache\n"
-                      "nearer to f16 than that cannot be told from it in use.\n",
-                      KldWithErrorText(kernels.kld), PercentText(kernels.same_top1));
+  text += fmt::format(
+      "f16 in batches against f16 token by token: KLD {}, top-1 {} %. That far llama.cpp's own two kernels differ; a cache\n"
+      "nearer to f16 than that cannot be told from it in use.\n",
+      KldWithErrorText(kernels.kld), PercentText(kernels.same_top1));
   if (report.weights != "f32" && *kernels.kld.mean > 1e-3) {
     text += "It is that much because llama.cpp rounds activations for quantized weights; --weights f32 lowers it.\n";
   }
@@ -81,10 +82,10 @@ std::string ReportMarkdown(const EvalReport& report) {
       "cache at {} tokens; pp, tg: prompt and generation, tokens a second; RSS: peak of the process in MiB, weights included.\n\n",
       BlockLength(report.quality.floor.kld.positions), report.options.context_tokens);
   text += DetailsMarkdown(report, names) + ChecksText(report);
-  text += fmt::format("Model {} ({}, weights {}).\nText {}: {} x {} tokens, {} positions; decode {}; prompts in micro-batches of {}.\n",
-                      report.model, report.model_description, report.weights, report.text, report.quality.chunks,
-                      report.options.context_tokens, report.quality.floor.kld.positions, report.quality.floor_decode.kld.positions,
-                      report.options.micro_batch);
+  text +=
+      fmt::format("Model {} ({}, weights {}).\nText {}: {} x {} tokens, {} positions; decode {}; prompts in micro-batches of {}.\n",
+                  report.model, report.model_description, report.weights, report.text, report.quality.chunks, report.options.context_tokens,
+                  report.quality.floor.kld.positions, report.quality.floor_decode.kld.positions, report.options.micro_batch);
   if (!report.speed.empty()) {
     text += fmt::format("Speed at depth {}, {} round{}, one process a cache. ", report.depth, report.rounds, report.rounds == 1 ? "" : "s");
   }

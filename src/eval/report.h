@@ -20,9 +20,11 @@ struct EvalReport {
   std::string weights;  // "as-is" or "f32"
   QualityOptions options;
   QualityReport quality;
-  std::vector<Measurement> speed;  // a measurement for each of quality.caches, or empty
-  std::string reference;           // the cache that the others are judged against
-  std::vector<CacheVerdict> verdicts;  // one for each of quality.caches, by SetVerdicts
+  std::vector<Measurement> speed;                  // a measurement for each of quality.caches at the first depth, or empty
+  std::vector<int> depths;                         // all that were measured
+  std::vector<std::vector<Measurement>> speed_at;  // one a depth
+  std::string reference;                           // the cache that the others are judged against
+  std::vector<CacheVerdict> verdicts;              // one for each of quality.caches, by SetVerdicts
   int depth = 0;
   int rounds = 0;
   std::string cpu, target, llama_build, command;

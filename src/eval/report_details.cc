@@ -1,8 +1,8 @@
 // The second table of an evaluation (verdicts, tails, greedy text) and the lines of its checks.
+#include <fmt/format.h>
+
 #include <string>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "eval/report.h"
 #include "eval/text_table.h"
@@ -30,6 +30,42 @@ std::string UntilCell(const CacheQuality& cache) {
   return fmt::format("{:g} ({} of {})", cache.trajectories->median_until, cache.trajectories->never, cache.trajectories->count);
 }
 
+// "31/32 (0.84-0.99)"; what the cache kept of what f16 can do.
+std::string TaskCell(const TaskScore& score) {
+  if (!score.not_measured.empty()) return "-";
+  return fmt::format("{}/{} ({:.2f}-{:.2f})", score.kept, score.base_passed, score.interval.low, score.interval.high);
+}
+
+std::string TasksMarkdown(const EvalReport& report, const std::vector<std::string>& names) {
+  const std::vector<TaskScore>& asked = report.quality.caches[0].tasks;
+  if (asked.empty()) return "Tasks (copying, needles, JSON, repetition) were not measured; --tasks all does.\n\n";
+  std::vector<TextRow> rows(1, TextRow{"kept of f16"});
+  std::string notes;
+  for (const TaskScore& score : asked) {
+    rows[0].push_back(TaskName(score.task));
+    if (!score.not_measured.empty()) notes += fmt::format("{} is not measured: {}.\n", TaskName(score.task), score.not_measured);
+    if (score.task == Task::kRepeat && score.not_measured.empty()) rows[0].push_back("repeated");
+  }
+  for (size_t i = 0; i < report.quality.caches.size(); ++i) {
+    const std::vector<TaskScore>& tasks = report.quality.caches[i].tasks;
+    if (tasks.size() != asked.size()) continue;
+    TextRow row = {names[i]};
+    for (const TaskScore& score : tasks) {
+      row.push_back(i == 0 && score.not_measured.empty() ? fmt::format("{} of {}", score.base_passed, score.items) : TaskCell(score));
+      if (score.task == Task::kRepeat && score.not_measured.empty()) row.push_back(fmt::format("{:.2f}", score.mean_value));
+    }
+    rows.push_back(std::move(row));
+  }
+  return TextTable(rows) + "\n" + notes +
+         fmt::format(
+             "Tasks: items that a cache does of those that f16 does, in parentheses the 95 % interval of that share (Wilson). copy: {} "
+             "keys\n"
+             "with numbers, {} asked for; needle: {} sentences at {} depths of {} lengths; json: closes the braces it opened; repeat: "
+             "texts\n"
+             "that do not repeat more of themselves than f16's (4-grams, + {}); repeated: mean share of repeated 4-grams.\n\n",
+             kCopyKeys, kCopyAsked * kCopySheets, kNeedleDepths * kNeedleLengths, kNeedleDepths, kNeedleLengths, kRepeatSlack);
+}
+
 }  // namespace
 
 std::string DetailsMarkdown(const EvalReport& report, const std::vector<std::string>& names) {
@@ -46,9 +82,11 @@ std::string DetailsMarkdown(const EvalReport& report, const std::vector<std::str
          fmt::format(
              "\nvs {}: paired by token, 99 % interval of a block bootstrap; x: ratio of the KLDs; \"can't tell\": this text does not say\n"
              "which is nearer to f16. max at chunk:position; top-5: shared part of the five most likely tokens; delta-p: change of the\n"
-             "probability of the text's next token; 4 at a time: KLD, teacher-forced in batches of 4; greedy until: tokens until the text that\n"
+             "probability of the text's next token; 4 at a time: KLD, teacher-forced in batches of 4; greedy until: tokens until the text "
+             "that\n"
              "the cache writes leaves that of f16, median (how many of the texts stayed the same to the end, {} tokens).\n\n",
-             report.reference, report.options.trajectory_tokens);
+             report.reference, report.options.trajectory_tokens) +
+         TasksMarkdown(report, names);
 }
 
 std::string ChecksText(const EvalReport& report) {
@@ -58,9 +96,10 @@ std::string ChecksText(const EvalReport& report) {
       text += fmt::format("Warning: {}: {}.\n", cache.cache.name, warning);
     }
     for (const PolicyUse& policy : PoliciesOf(cache)) {
-      text += policy.acted ? fmt::format("{}: {} acted {} times.\n", cache.cache.name, policy.key, *policy.acted)
-                           : fmt::format("{}: how often {} acted is not measured: the plugin does not count it.\n", cache.cache.name,
-                                         policy.key);
+      text +=
+          policy.acted
+              ? fmt::format("{}: {} was at work: {} cells or events, all layers together.\n", cache.cache.name, policy.key, *policy.acted)
+              : fmt::format("{}: how often {} acted is not measured: the plugin does not count it.\n", cache.cache.name, policy.key);
     }
   }
   return text;

@@ -1,5 +1,6 @@
 // ReportJson and ReportCsv: every figure at full precision.
 #include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "base/version.h"
@@ -40,14 +41,41 @@ Json BucketsJson(const std::vector<PositionBucket>& buckets) {
 
 Json VerdictJson(const PairedDifference& difference) {
   if (difference.verdict == Verdict::kNotMeasured) return {{"verdict", nullptr}};
-  return {{"verdict", VerdictName(difference.verdict)}, {"difference", difference.difference}, {"low", difference.low},
-          {"high", difference.high},                    {"ratio", difference.ratio},           {"blocks", difference.blocks}};
+  return {{"verdict", VerdictName(difference.verdict)},
+          {"difference", difference.difference},
+          {"low", difference.low},
+          {"high", difference.high},
+          {"ratio", difference.ratio},
+          {"blocks", difference.blocks}};
 }
 
 Json TrajectoriesJson(const std::optional<TrajectoryFigures>& figures) {
   if (!figures) return Json();
-  return {{"count", figures->count},   {"tokens", figures->tokens}, {"median_until", figures->median_until},
+  return {{"count", figures->count}, {"tokens", figures->tokens}, {"median_until", figures->median_until},
           {"never", figures->never}, {"until", figures->until},   {"length", figures->length}};
+}
+
+Json TasksJson(const std::vector<TaskScore>& tasks) {
+  Json json = Json::object();
+  for (const Task task : kAllTasks) json[TaskName(task)] = nullptr;  // not asked for
+  for (const TaskScore& score : tasks) {
+    Json& entry = json[TaskName(score.task)];
+    entry = {{"items", score.items}, {"passed", score.passed}, {"base_passed", score.base_passed}, {"kept", score.kept}};
+    const bool measured = score.not_measured.empty();
+    entry["kept_share"] = measured ? Json(static_cast<double>(score.kept) / score.base_passed) : Json();
+    entry["low"] = measured ? Json(score.interval.low) : Json();
+    entry["high"] = measured ? Json(score.interval.high) : Json();
+    if (!measured) entry["not_measured"] = score.not_measured;
+    if (score.task == Task::kRepeat) {
+      entry["repeated"] = score.mean_value;
+      entry["base_repeated"] = score.base_mean_value;
+    }
+    if (score.task == Task::kNeedle) {
+      entry["lengths"] = score.lengths;
+      entry["grid"] = score.grid;
+    }
+  }
+  return json;
 }
 
 Json PoliciesJson(const CacheQuality& cache) {
@@ -86,7 +114,8 @@ Json ResultJson(const EvalReport& report, size_t index) {
   json["top5_overlap_err"] = ErrorOf(cache.prefill.top5_overlap);
   json["mean_delta_p"] = MeanOf(cache.prefill.mean_delta_p);
   json["mean_delta_p_err"] = ErrorOf(cache.prefill.mean_delta_p);
-  json["kld_max_at"] = cache.worst ? Json{{"chunk", cache.worst->chunk}, {"position", cache.worst->position}, {"text", cache.worst->text}} : Json();
+  json["kld_max_at"] =
+      cache.worst ? Json{{"chunk", cache.worst->chunk}, {"position", cache.worst->position}, {"text", cache.worst->text}} : Json();
   json["kld_by_position"] = BucketsJson(cache.prefill.by_position);
   json["decode_kld"] = AgreementJson(cache.decode);
   json["decode4_kld"] = AgreementJson(cache.decode4);
@@ -94,11 +123,22 @@ Json ResultJson(const EvalReport& report, size_t index) {
   const CacheVerdict verdict = index < report.verdicts.size() ? report.verdicts[index] : CacheVerdict();
   json["versus_reference"] = VerdictJson(verdict.prefill);
   json["versus_reference"]["decode"] = VerdictJson(verdict.decode);
+  json["tasks"] = TasksJson(cache.tasks);
   json["policies"] = PoliciesJson(cache);
   json["counters"] = cache.counters;
   json["warnings"] = Warnings(report.quality, report.options, cache);
   json["prefill_tps"] = speed != nullptr ? OrNull(speed->prefill_tps) : Json();
   json["decode_tps"] = speed != nullptr ? OrNull(speed->decode_tps) : Json();
+  json["speed_by_depth"] = Json::array();
+  for (size_t d = 0; d < report.depths.size(); ++d) {
+    const Measurement& at = report.speed_at[d][index];
+    json["speed_by_depth"].push_back({{"depth", report.depths[d]},
+                                      {"prefill_tps", OrNull(at.prefill_tps)},
+                                      {"decode_tps", OrNull(at.decode_tps)},
+                                      {"decode_tps_min", OrNull(at.decode_tps_min)},
+                                      {"decode_tps_max", OrNull(at.decode_tps_max)},
+                                      {"peak_rss_bytes", OrNull(at.peak_rss_bytes)}});
+  }
   if (!cache.refusal.empty()) json["refusal"] = cache.refusal;
   if (speed != nullptr && !speed->failure.empty()) json["speed_failure"] = speed->failure;
   // What `swivel compare` pairs across files.
@@ -151,16 +191,36 @@ std::string ReportCsv(const EvalReport& report) {
   const Json json = Json::parse(ReportJson(report), nullptr, /*allow_exceptions=*/false);
   std::string text =
       "kv,bits_per_value,cache_bytes,peak_rss_bytes,ppl,ppl_err,kld_mean,kld_mean_err,kld_median,kld_p99,kld_p999,kld_max,same_top1,"
-      "same_top1_err,top5_overlap,mean_delta_p,versus_reference,decode_kld_mean,decode_kld_mean_err,decode_kld_p99,decode_same_top1,decode4_kld_mean,greedy_median_until,prefill_tps,decode_tps\n";
+      "same_top1_err,top5_overlap,mean_delta_p,versus_reference,decode_kld_mean,decode_kld_mean_err,decode_kld_p99,decode_same_top1,"
+      "decode4_kld_mean,greedy_median_until,prefill_tps,decode_tps\n";
   for (const Json& row : json["results"]) {
     const Json& kld = row["kld"];
     const Json& decode = row["decode_kld"];
     text += fmt::format("\"{}\"", row["kv"].get<std::string>());
-    for (const Json& cell :
-         {row["bits_per_value"], row["cache_bytes"], row["peak_rss_bytes"], row["ppl"], row["ppl_err"], kld["mean"], kld["mean_err"],
-          kld["median"], kld["p99"], kld["p999"], kld["max"], row["same_top1"], row["same_top1_err"], row["top5_overlap"], row["mean_delta_p"], row["versus_reference"]["verdict"], decode["mean"], decode["mean_err"],
-          decode["p99"], decode["same_top1"], row["decode4_kld"]["mean"],
-          row["greedy"].is_null() ? Json() : row["greedy"]["median_until"], row["prefill_tps"], row["decode_tps"]}) {
+    for (const Json& cell : {row["bits_per_value"],
+                             row["cache_bytes"],
+                             row["peak_rss_bytes"],
+                             row["ppl"],
+                             row["ppl_err"],
+                             kld["mean"],
+                             kld["mean_err"],
+                             kld["median"],
+                             kld["p99"],
+                             kld["p999"],
+                             kld["max"],
+                             row["same_top1"],
+                             row["same_top1_err"],
+                             row["top5_overlap"],
+                             row["mean_delta_p"],
+                             row["versus_reference"]["verdict"],
+                             decode["mean"],
+                             decode["mean_err"],
+                             decode["p99"],
+                             decode["same_top1"],
+                             row["decode4_kld"]["mean"],
+                             row["greedy"].is_null() ? Json() : row["greedy"]["median_until"],
+                             row["prefill_tps"],
+                             row["decode_tps"]}) {
       text += ',';
       if (!cell.is_null()) text += cell.dump();
     }

@@ -1,12 +1,15 @@
 #include "eval/report.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
+#include "eval/store.h"
+#include "eval/test_report.h"
 
 namespace swivel {
 namespace {
@@ -46,8 +49,8 @@ TEST(ReportJson, HasTheAgreedKeysAndNullForWhatWasNotMeasured) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
   const nlohmann::json& row = json["results"][1];
-  for (const char* key : {"kv", "bits_per_value", "cache_bytes", "peak_rss_bytes", "ppl", "kld", "same_top1", "decode_kld", "prefill_tps",
-                          "decode_tps"}) {
+  for (const char* key :
+       {"kv", "bits_per_value", "cache_bytes", "peak_rss_bytes", "ppl", "kld", "same_top1", "decode_kld", "prefill_tps", "decode_tps"}) {
     EXPECT_TRUE(row.contains(key)) << key;
   }
   EXPECT_DOUBLE_EQ(row["kld"]["mean"].get<double>(), 0.000233);
@@ -57,6 +60,38 @@ TEST(ReportJson, HasTheAgreedKeysAndNullForWhatWasNotMeasured) {
   // The base is not compared with itself.
   EXPECT_TRUE(json["results"][0]["kld"]["mean"].is_null());
   EXPECT_TRUE(json["results"][0]["same_top1"].is_null());
+}
+
+TEST(ReportJson, AFullEvaluationHasEveryFigure) {
+  const nlohmann::json json = nlohmann::json::parse(ReportJson(SampleReport()));
+  EXPECT_EQ(json["reference"], "q4_0");
+  EXPECT_EQ(json["runs"], (std::vector<int>{1023, 1023, 1023}));
+  EXPECT_TRUE(json["results"][0]["kld_of_positions"].is_null());
+  for (size_t i = 1; i < json["results"].size(); ++i) {
+    const nlohmann::json& row = json["results"][i];
+    for (const char* key : {"top5_overlap", "mean_delta_p", "kld_max_at", "kld_by_position", "decode4_kld", "greedy", "versus_reference",
+                            "tasks", "policies", "counters", "warnings", "kld_of_positions", "decode_kld_of_positions", "speed_by_depth"}) {
+      EXPECT_FALSE(row[key].is_null()) << row["kv"] << " " << key;
+    }
+    EXPECT_EQ(row["kld_by_position"].size(), 8u);
+    EXPECT_EQ(row["speed_by_depth"].size(), 3u);
+    EXPECT_EQ(row["tasks"]["needle"]["grid"].size(), 60u);
+    EXPECT_EQ(row["tasks"]["needle"]["lengths"][5], 2045);
+    EXPECT_EQ(DecodeFloats(row["kld_of_positions"]).size(), 3069u);
+  }
+  // Not asked for is null, not a score.
+  const nlohmann::json bare = nlohmann::json::parse(ReportJson(SampleReport(false, false)));
+  EXPECT_TRUE(bare["results"][1]["tasks"]["copy"].is_null());
+  EXPECT_EQ(json["results"][3]["versus_reference"]["verdict"], "worse");
+  EXPECT_EQ(json["results"][6]["versus_reference"]["verdict"], "not distinguishable");
+  EXPECT_TRUE(json["results"][2]["versus_reference"]["verdict"].is_null());  // the reference itself
+}
+
+TEST(ReportMarkdown, TasksAndWarningsHaveTheirPlace) {
+  const std::string text = ReportMarkdown(SampleReport());
+  EXPECT_NE(text.find("|kept of f16|"), std::string::npos);
+  EXPECT_NE(text.find("can't tell, x1.01"), std::string::npos);
+  EXPECT_NE(ReportMarkdown(SampleReport(false, false)).find("were not measured; --tasks all does"), std::string::npos);
 }
 
 TEST(ReportJson, NanIsNullAndCounted) {

@@ -1,5 +1,6 @@
 #include "eval/store.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
@@ -7,10 +8,8 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <system_error>
-
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "eval/output_file.h"
 
@@ -36,7 +35,8 @@ Status CheckHeader(const Json& header, const Conditions& wanted, const std::stri
     if (text != value) differences += fmt::format("{}{} is {} there and {} now", differences.empty() ? "" : ", ", key, text, value);
   }
   if (differences.empty()) return {};
-  return Status::Invalid(fmt::format("the state file '{}' is of another evaluation: {}; name another file, or remove it", path, differences));
+  return Status::Invalid(
+      fmt::format("the state file '{}' is of another evaluation: {}; name another file, or remove it", path, differences));
 }
 
 // False when the line is no record.

@@ -1,5 +1,6 @@
 #include "eval/store.h"
 
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -7,8 +8,6 @@
 #include <limits>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "eval/output_file.h"
 #include "eval/series.h"
@@ -71,8 +70,9 @@ TEST_F(StoreFile, DropsALineThatWasCutOffAndWritesBehindTheRest) {
 }
 
 TEST_F(StoreFile, OtherFilesAreAnError) {
-  for (const char* content : {"hello\n", "{}\n", "no line", "{\"swivel_eval_state\":1,\"conditions\":{\"-c\":\"512\",\"model\":\"m.gguf\"}}\n[]\n",
-                              "{\"swivel_eval_state\":1,\"conditions\":{\"-c\":\"512\",\"model\":\"m.gguf\"}}\n{\"cache\":1,\"unit\":\"a\"}\n"}) {
+  for (const char* content :
+       {"hello\n", "{}\n", "no line", "{\"swivel_eval_state\":1,\"conditions\":{\"-c\":\"512\",\"model\":\"m.gguf\"}}\n[]\n",
+        "{\"swivel_eval_state\":1,\"conditions\":{\"-c\":\"512\",\"model\":\"m.gguf\"}}\n{\"cache\":1,\"unit\":\"a\"}\n"}) {
     ASSERT_TRUE(WriteFile(path_, content).ok());
     StatusOr<std::unique_ptr<Store>> store = Store::Open(path_, conditions_);
     ASSERT_FALSE(store.ok()) << content;

@@ -2,12 +2,12 @@
 #ifndef SWIVEL_EVAL_TEXT_TABLE_H_
 #define SWIVEL_EVAL_TEXT_TABLE_H_
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <optional>
 #include <string>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "eval/metrics.h"
 

@@ -1,9 +1,9 @@
 #include "llama/context.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "ggml.h"
 #include "llama.h"

@@ -1,13 +1,13 @@
 #include "llama/model.h"
 
+#include <fmt/format.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
 #include <system_error>
-
-#include <fmt/format.h>
 
 #include "ggml-backend.h"
 #include "llama.h"
@@ -69,8 +69,8 @@ StatusOr<std::unique_ptr<Model>> Model::Load(const std::string& path, Devices de
     return Status::Unsupported(fmt::format("model '{}' has no decoder: it keeps no KV cache", path));
   }
   if (llama_model_is_recurrent(model->model_)) {
-    return Status::Unsupported(fmt::format("model '{}' ({}) is recurrent: it has no attention and keeps no KV cache", path,
-                                           model->description()));
+    return Status::Unsupported(
+        fmt::format("model '{}' ({}) is recurrent: it has no attention and keeps no KV cache", path, model->description()));
   }
   model->vocab_size_ = llama_vocab_n_tokens(llama_model_get_vocab(model->model_));
   if (model->vocab_size_ <= 0) return Status::Unsupported(fmt::format("model '{}' has no vocabulary", path));

@@ -1,17 +1,17 @@
 #include "llama/plugin.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <system_error>
-
-#include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "ggml-backend.h"
 #include "llama/log.h"

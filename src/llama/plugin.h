@@ -26,10 +26,10 @@ struct CacheReport {
   int64_t context = 0;  // caches of one llama context share a number, which is never used again; a window makes two of them
   std::string kv;
   int64_t tensors = 0;
-  int64_t packed_tensors = 0;             // fewer than tensors: the rest is kept as plain f16
-  std::optional<int64_t> packed_bytes;    // of the packed tensors, at full capacity
-  std::optional<int64_t> resident_bytes;  // touched so far
-  std::optional<int64_t> f16_bytes;       // of llama.cpp's f16 cache for the same cells
+  int64_t packed_tensors = 0;               // fewer than tensors: the rest is kept as plain f16
+  std::optional<int64_t> packed_bytes;      // of the packed tensors, at full capacity
+  std::optional<int64_t> resident_bytes;    // touched so far
+  std::optional<int64_t> f16_bytes;         // of llama.cpp's f16 cache for the same cells
   std::map<std::string, int64_t> counters;  // how often something was done; whatever names the plugin gives them
 };
 

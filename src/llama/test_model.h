@@ -2,14 +2,13 @@
 #ifndef SWIVEL_LLAMA_TEST_MODEL_H_
 #define SWIVEL_LLAMA_TEST_MODEL_H_
 
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <random>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "ggml.h"
 #include "gguf.h"

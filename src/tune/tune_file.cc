@@ -20,6 +20,8 @@ constexpr std::pair<const char*, const char*> kComments[] = {
     {"halves", "two halves of a key with bits of their own"},
     {"sinks", "first tokens that stay exact"},
     {"window", "last tokens that stay exact, at least"},
+    {"decay", "groups that so many tokens were written after are packed again with fewer bits"},
+    {"budget", "bytes of the whole cache; old groups decay as far as it asks"},
     {"calibration", "self: from the first tokens of a context; else a file of swivel calibrate"},
     {"shrink", "factor on off-diagonal moments"},
 };

@@ -220,6 +220,23 @@ TEST(Staging, DamagedRowsStayExactAndVisible) {
   EXPECT_EQ(CacheReport()["sinks_cells"], 1);
 }
 
+TEST(Staging, ABudgetIsKeptAtEveryStep) {
+  Shape shape;
+  shape.num_cells = 8192;
+  constexpr size_t kBudget = 3 << 20;  // of 2 layers: 12.6 MB in f16, 3.3 MB with 4 bits
+  SetKv("k=tcq4,v=tcq4,transform=wht,window=128,budget=3M");
+  Cache cache(PluginBufferType(), shape);
+  Runner runner(PluginDevice());
+  for (int cell = 0; cell < 8192;) {
+    const int batch = std::min(cell < 7000 ? 512 : 61, 8192 - cell);
+    ASSERT_FALSE(runner.Attend(cache, MakeBatch(shape, batch, cell, 0, 1, static_cast<uint32_t>(cell))).empty());
+    cell += batch;
+    ASSERT_LE(CacheReport()["budget_bytes_used"].get<size_t>(), kBudget) << cell << " tokens";
+  }
+  EXPECT_GT(CacheReport()["decay_groups"], 20);
+  EXPECT_LT(CacheReport()["resident_bytes"].get<double>(), 1.1 * kBudget) << "whole pages";
+}
+
 TEST(Staging, ACalibrationThatDoesNotExistIsRefused) {
   SetKv("balanced,calibration=/nowhere/model.swivel");
   Cache cache(PluginBufferType(), LongShape());

@@ -1,0 +1,89 @@
+// Bars and grids of an evaluation's page.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "eval/report_charts.h"
+#include "eval/svg.h"
+
+namespace swivel {
+namespace {
+
+constexpr int kWidth = 700;
+
+std::string Shortened(const std::string& name) { return name.size() > 21 ? name.substr(0, 20) + "…" : name; }
+
+}  // namespace
+
+std::string BarChart(const EvalReport& report, const std::string& unit, const std::function<std::optional<double>(size_t)>& value) {
+  const std::vector<CacheQuality>& caches = report.quality.caches;
+  double most = 0;
+  for (size_t i = 0; i < caches.size(); ++i) most = std::max(most, value(i).value_or(0));
+  if (most <= 0) return "";
+  constexpr double kRow = 24, kLeft = 160;
+  const double right = kWidth - 90;
+  const int height = static_cast<int>(kRow * static_cast<double>(caches.size())) + 12;
+  std::string svg = fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", kWidth, height, EscapeHtml(unit));
+  for (size_t i = 0; i < caches.size(); ++i) {
+    const double y = 6 + kRow * static_cast<double>(i);
+    const std::optional<double> bar = value(i);
+    svg += fmt::format("<text class=\"n\" x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>", kLeft - 8, y + 16,
+                       EscapeHtml(Shortened(caches[i].cache.name)));
+    if (!bar) {
+      svg += fmt::format("<text class=\"t\" x=\"{}\" y=\"{:.1f}\">not measured</text>\n", kLeft + 4, y + 16);
+      continue;
+    }
+    const double width = (right - kLeft) * *bar / most;
+    svg += fmt::format(
+        "<rect class=\"bar\" style=\"--c:var(--c{})\" x=\"{}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\"/><text class=\"t\" x=\"{:.1f}\" "
+        "y=\"{:.1f}\">{:.4g} {}</text>\n",
+        caches[i].cache.stock ? 7 : 0, kLeft, y + 3, width, kRow - 6, kLeft + width + 6, y + 16, *bar, EscapeHtml(unit));
+  }
+  return svg + "</svg>\n";
+}
+
+std::string NeedleChart(const EvalReport& report) {
+  const std::vector<CacheQuality>& caches = report.quality.caches;
+  constexpr double kCell = 17, kGap = 34;
+  constexpr double kGridWidth = kCell * kNeedleDepths, kGridHeight = kCell * kNeedleLengths;
+  constexpr int kColumns = 3;
+  // 0 neither, 1 lost, 2 gained, 3 both.
+  constexpr const char* kFill[] = {"var(--grid)", "var(--bad)", "var(--c0)", "var(--good)"};
+  constexpr const char* kSign[] = {"·", "×", "+", ""};
+  constexpr const char* kSays[] = {"neither f16 nor this cache", "f16 only: lost", "this cache only", "found as with f16"};
+  std::string body;
+  int drawn = 0;
+  for (size_t i = 1; i < caches.size(); ++i) {
+    for (const TaskScore& score : caches[i].tasks) {
+      if (score.task != Task::kNeedle || score.grid.size() != static_cast<size_t>(kNeedleDepths * kNeedleLengths)) continue;
+      if (score.lengths.size() != static_cast<size_t>(kNeedleLengths)) continue;
+      const double left = 52 + (kGridWidth + kGap) * (drawn % kColumns), top = 26 + (kGridHeight + 62) * (drawn / kColumns);
+      ++drawn;
+      body += fmt::format("<text class=\"n\" x=\"{:.0f}\" y=\"{:.0f}\">{}</text>\n", left, top - 7,
+                          EscapeHtml(Shortened(caches[i].cache.name)));
+      for (size_t item = 0; item < score.grid.size(); ++item) {
+        const size_t depth = item % kNeedleDepths, length = item / kNeedleDepths, state = static_cast<size_t>(score.grid[item]);
+        const double x = left + kCell * static_cast<double>(depth), y = top + kCell * static_cast<double>(length);
+        body += fmt::format(
+            "<g><rect class=\"cell\" style=\"fill:{}\" x=\"{:.0f}\" y=\"{:.0f}\" width=\"{}\" height=\"{}\"/><text class=\"t\" "
+            "style=\"fill:var(--page)\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text><title>depth {} %, {} tokens: "
+            "{}</title></g>",
+            kFill[state], x, y, kCell, kCell, x + kCell / 2, y + 13, kSign[state], 5 + 100 * depth / kNeedleDepths, score.lengths[length],
+            kSays[state]);
+      }
+      body += fmt::format("<text class=\"t\" x=\"{:.0f}\" y=\"{:.0f}\">depth 5 … 95 %</text>\n", left, top + kGridHeight + 16);
+      if ((drawn - 1) % kColumns != 0) continue;
+      for (const int length : {1, kNeedleLengths}) {
+        body += fmt::format("<text class=\"t\" x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>", left - 6,
+                            top + kCell * (length - 0.25), score.lengths[static_cast<size_t>(length - 1)]);
+      }
+    }
+  }
+  if (drawn == 0) return "";
+  const int height = static_cast<int>((kGridHeight + 62) * ((drawn + kColumns - 1) / kColumns)) + 10;
+  return fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"Needles found, by depth and length\">\n{}</svg>\n", kWidth,
+                     height, body);
+}
+
+}  // namespace swivel

@@ -1,0 +1,84 @@
+#include "eval/report_choice.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <optional>
+#include <utility>
+
+namespace swivel {
+namespace {
+
+bool Usable(const CacheQuality& cache) {
+  return cache.refusal.empty() && cache.use.bits_per_value && cache.prefill.kld.mean && cache.prefill.kld.invalid == 0 &&
+         cache.decode.kld.invalid == 0;
+}
+
+std::optional<size_t> Find(const EvalReport& report, const std::string& name) {
+  for (size_t i = 1; i < report.quality.caches.size(); ++i) {
+    if (report.quality.caches[i].cache.name == name && Usable(report.quality.caches[i])) return i;
+  }
+  return std::nullopt;
+}
+
+void Add(size_t cache, const std::string& reason, std::vector<Choice>* choices) {
+  for (Choice& choice : *choices) {
+    if (choice.cache != cache) continue;
+    choice.reasons.push_back(reason);
+    return;
+  }
+  choices->push_back({{reason}, cache});
+}
+
+}  // namespace
+
+std::vector<Choice> Choose(const EvalReport& report) {
+  const std::vector<CacheQuality>& caches = report.quality.caches;
+  std::vector<Choice> choices;
+  auto smaller = [&](size_t a, size_t b) {
+    const double x = *caches[a].use.bits_per_value, y = *caches[b].use.bits_per_value;
+    return x != y ? x < y : *caches[a].prefill.kld.mean < *caches[b].prefill.kld.mean;
+  };
+  for (const auto& [name, word] : {std::pair("q8_0", "Safe"), std::pair("q4_0", "Balanced")}) {
+    const std::optional<size_t> known = Find(report, name);
+    if (!known) continue;
+    const std::vector<CacheVerdict> verdicts = Judge(report.quality, *known);
+    size_t best = *known;
+    for (size_t i = 1; i < caches.size(); ++i) {
+      if (!Usable(caches[i]) || !smaller(i, best)) continue;
+      // Both paths must hold: a cache that is good in batches alone is of no use to somebody who generates.
+      const Verdict prefill = verdicts[i].prefill.verdict, decode = verdicts[i].decode.verdict;
+      const bool holds = prefill == Verdict::kBetter || prefill == Verdict::kNotDistinguishable;
+      if (holds && decode != Verdict::kWorse) best = i;
+    }
+    Add(best,
+        best == *known ? fmt::format("{}: {} itself, nothing smaller is as near to f16", word, name)
+                       : fmt::format("{}: not worse than {}", word, name),
+        &choices);
+  }
+  std::optional<size_t> smallest;
+  for (size_t i = 1; i < caches.size(); ++i) {
+    if (Usable(caches[i]) && (!smallest || smaller(i, *smallest))) smallest = i;
+  }
+  if (smallest) Add(*smallest, "Smallest: weigh what it costs", &choices);
+  return choices;
+}
+
+std::string ChangedTokens(const CacheQuality& cache) {
+  if (!cache.prefill.same_top1) return "not measured";
+  const double changed = 1 - cache.prefill.same_top1->mean;
+  const double positions = static_cast<double>(cache.prefill.kld.positions);
+  if (changed * positions < 0.5) return fmt::format("fewer than 1 in {:.0f}", positions);
+  return fmt::format("1 in {:.0f}", std::round(1 / changed));
+}
+
+std::string UseCommand(const EvalReport& report, const CacheQuality& cache) {
+  const std::string& name = cache.cache.name;
+  if (cache.cache.stock) {
+    const std::string type = name.starts_with("stock:") ? name.substr(6) : name;
+    return fmt::format("llama-server -m {} -fa on -ctk {} -ctv {}", report.model, type, type);
+  }
+  return fmt::format("swivel exec llama-server -m {} --kv {}", report.model, cache.cache.spec);
+}
+
+}  // namespace swivel

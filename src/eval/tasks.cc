@@ -1,0 +1,196 @@
+// Running tasks and scoring them; task_sheets.cc makes the prompts.
+#include "eval/tasks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <utility>
+
+namespace swivel {
+namespace {
+
+// Fewer items that the model itself can do say nothing about a cache.
+constexpr int kLeastPassed = 5;
+
+// Most tokens behind `prompt`; stops where `done` says so or the model ends.
+StatusOr<std::vector<Token>> Generate(const std::vector<Token>& prompt, int most, const TaskVocabulary& vocabulary, Speaker& speaker,
+                                      const std::function<bool(Token)>& done) {
+  speaker.Forget();
+  std::vector<Token> tokens;
+  StatusOr<Token> next = speaker.Feed(prompt);
+  while (next.ok() && !vocabulary.ends(*next)) {
+    tokens.push_back(*next);
+    if (done(*next) || static_cast<int>(tokens.size()) == most) break;
+    next = speaker.Feed(std::span<const Token>(&tokens.back(), 1));
+  }
+  if (!next.ok()) return next.status();
+  return tokens;
+}
+
+Status Ask(Task task, const Sheet& sheet, Speaker& speaker, Outcomes* outcomes) {
+  const float length = task == Task::kNeedle ? static_cast<float>(SheetTokens(sheet, 0)) : 0;
+  speaker.Forget();
+  StatusOr<Token> next = speaker.Feed(sheet.prompt);
+  if (!next.ok()) return next.status();
+  for (const Question& question : sheet.questions) {
+    next = speaker.Feed(question.ask);
+    bool right = true;
+    for (const Token& token : question.answer) {
+      if (!next.ok()) return next.status();
+      right &= *next == token;
+      next = speaker.Feed(std::span<const Token>(&token, 1));
+    }
+    if (!next.ok()) return next.status();
+    outcomes->passed.push_back(right ? 1 : 0);
+    outcomes->value.push_back(length);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string TaskName(Task task) {
+  switch (task) {
+    case Task::kCopy:
+      return "copy";
+    case Task::kNeedle:
+      return "needle";
+    case Task::kJson:
+      return "json";
+    case Task::kRepeat:
+      break;
+  }
+  return "repeat";
+}
+
+StatusOr<std::vector<Task>> ParseTasks(std::string_view text) {
+  std::vector<Task> tasks;
+  if (text == "none" || text.empty()) return tasks;
+  if (text == "all") return std::vector<Task>(std::begin(kAllTasks), std::end(kAllTasks));
+  while (!text.empty()) {
+    const std::string_view name = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), name.size() + 1));
+    const auto found = std::find_if(std::begin(kAllTasks), std::end(kAllTasks), [&](Task task) { return TaskName(task) == name; });
+    if (found == std::end(kAllTasks)) {
+      return Status::Invalid(fmt::format("'{}' is not a task; --tasks takes all, none, or a list of copy, needle, json, repeat", name));
+    }
+    if (std::find(tasks.begin(), tasks.end(), *found) == tasks.end()) tasks.push_back(*found);
+  }
+  return tasks;
+}
+
+int SheetTokens(const Sheet& sheet, int generated) {
+  size_t tokens = sheet.prompt.size();
+  for (const Question& question : sheet.questions) tokens += question.ask.size() + question.answer.size();
+  return static_cast<int>(tokens) + generated;
+}
+
+StatusOr<Outcomes> RunTask(Task task, const std::vector<Sheet>& sheets, const TaskVocabulary& vocabulary, Speaker& speaker,
+                           const std::function<void(int)>& progress) {
+  Outcomes outcomes;
+  for (const Sheet& sheet : sheets) {
+    if (task == Task::kCopy || task == Task::kNeedle) {
+      if (Status status = Ask(task, sheet, speaker, &outcomes); !status.ok()) return status;
+    } else if (task == Task::kJson) {
+      std::string text;
+      StatusOr<std::vector<Token>> tokens = Generate(sheet.prompt, kJsonTokens, vocabulary, speaker, [&](Token token) {
+        text += vocabulary.piece(token);
+        return FollowJson(text) != JsonEnd::kOpen;
+      });
+      if (!tokens.ok()) return tokens.status();
+      outcomes.passed.push_back(FollowJson(text) == JsonEnd::kClosed ? 1 : 0);
+      outcomes.value.push_back(0);
+    } else {
+      StatusOr<std::vector<Token>> tokens = Generate(sheet.prompt, kRepeatTokens, vocabulary, speaker, [](Token) { return false; });
+      if (!tokens.ok()) return tokens.status();
+      outcomes.passed.push_back(0);
+      outcomes.value.push_back(static_cast<float>(RepeatedGrams(*tokens, kRepeatGram)));
+    }
+    progress(SheetTokens(sheet, 0));
+  }
+  return outcomes;
+}
+
+JsonEnd FollowJson(std::string_view text) {
+  std::string open = "{";  // the object that the prompt began
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+      if (c == '\n') return JsonEnd::kBroken;
+      continue;
+    }
+    if (c == '"') in_string = true;
+    if (c == '{' || c == '[') open += c;
+    if (c != '}' && c != ']') continue;
+    if (open.back() != (c == '}' ? '{' : '[')) return JsonEnd::kBroken;
+    open.pop_back();
+    if (open.empty()) return JsonEnd::kClosed;
+  }
+  return JsonEnd::kOpen;
+}
+
+double RepeatedGrams(std::span<const Token> tokens, int n) {
+  const size_t length = static_cast<size_t>(n);
+  if (tokens.size() < length) return 0;
+  std::set<std::vector<Token>> seen;
+  size_t repeated = 0;
+  const size_t count = tokens.size() - length + 1;
+  for (size_t i = 0; i < count; ++i) {
+    repeated += seen.emplace(tokens.begin() + static_cast<long>(i), tokens.begin() + static_cast<long>(i + length)).second ? 0 : 1;
+  }
+  return static_cast<double>(repeated) / static_cast<double>(count);
+}
+
+TaskScore ScoreTask(Task task, const Outcomes& outcomes, const Outcomes& base) {
+  TaskScore score;
+  score.task = task;
+  score.items = static_cast<int>(base.passed.size());
+  if (base.passed.empty() || outcomes.passed.size() != base.passed.size()) {
+    score.not_measured = "no items";
+    return score;
+  }
+  for (size_t i = 0; i < base.passed.size(); ++i) {
+    // Of repeated text the base's own rate is the measure, whatever it is.
+    const bool repeat = task == Task::kRepeat;
+    const bool base_passed = repeat || base.passed[i] > 0;
+    const bool passed = repeat ? outcomes.value[i] <= double{base.value[i]} + kRepeatSlack : outcomes.passed[i] > 0;
+    score.base_passed += base_passed ? 1 : 0;
+    score.passed += passed ? 1 : 0;
+    score.kept += passed && base_passed ? 1 : 0;
+    score.grid.push_back((base_passed ? 1 : 0) + (passed ? 2 : 0));
+  }
+  if (task == Task::kNeedle) {
+    for (size_t i = 0; i < base.value.size(); i += kNeedleDepths) score.lengths.push_back(static_cast<int>(base.value[i]));
+  }
+  const double count = static_cast<double>(base.value.size());
+  score.mean_value = std::accumulate(outcomes.value.begin(), outcomes.value.end(), 0.0) / count;
+  score.base_mean_value = std::accumulate(base.value.begin(), base.value.end(), 0.0) / count;
+  score.interval = WilsonInterval(score.kept, score.base_passed);
+  if (score.base_passed < kLeastPassed) {
+    score.not_measured = fmt::format("the model itself does {} of {} with f16", score.base_passed, score.items);
+  }
+  return score;
+}
+
+Record ToRecord(const Outcomes& outcomes) {
+  Record record;
+  record.columns["passed"] = outcomes.passed;
+  record.columns["value"] = outcomes.value;
+  return record;
+}
+
+Outcomes ToOutcomes(const Record& record) {
+  Outcomes outcomes;
+  const auto passed = record.columns.find("passed"), value = record.columns.find("value");
+  if (passed == record.columns.end() || value == record.columns.end() || passed->second.size() != value->second.size()) return outcomes;
+  outcomes.passed = passed->second;
+  outcomes.value = value->second;
+  return outcomes;
+}
+
+}  // namespace swivel

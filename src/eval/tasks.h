@@ -1,0 +1,109 @@
+// Tasks that break first when a cache loses detail: copying, finding needles, closing braces, not looping.
+//
+// All prompts are made of tokens and all answers are compared as tokens; what a prompt holds is never taken for an answer, since only
+// tokens behind it are looked at. Small models fail some of this with f16 too: scores say what a cache keeps of what the model can do with
+// f16.
+#ifndef SWIVEL_EVAL_TASKS_H_
+#define SWIVEL_EVAL_TASKS_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "eval/store.h"
+#include "eval/wilson.h"
+#include "llama/model.h"
+
+namespace swivel {
+
+enum class Task { kCopy, kNeedle, kJson, kRepeat };
+inline constexpr Task kAllTasks[] = {Task::kCopy, Task::kNeedle, Task::kJson, Task::kRepeat};
+std::string TaskName(Task task);
+// "copy,needle", "all" or "none".
+StatusOr<std::vector<Task>> ParseTasks(std::string_view text);
+
+// What the tasks need of a tokenizer.
+struct TaskVocabulary {
+  std::function<std::vector<Token>(std::string_view)> tokenize;
+  std::function<std::string(Token)> piece;
+  std::function<bool(Token)> ends;
+  std::optional<Token> bos;
+};
+
+// A model with a cache: remembers what it was fed and names the most likely next token.
+class Speaker {
+ public:
+  virtual ~Speaker() = default;
+  virtual void Forget() = 0;
+  virtual StatusOr<Token> Feed(std::span<const Token> tokens) = 0;
+};
+
+// Asked behind a prompt. Greedy decoding writes `answer` exactly if each of its tokens is the most likely one behind the right ones before
+// it, so the right ones are fed whatever the model says, and the next question finds no wrong answer above it.
+struct Question {
+  std::vector<Token> ask, answer;
+};
+struct Sheet {
+  std::vector<Token> prompt;
+  std::vector<Question> questions;
+};
+// One line of results an item: what a task is scored by.
+struct Outcomes {
+  std::vector<float> passed;  // 1 or 0; of repeat: not used
+  std::vector<float> value;   // of repeat: the rate; of needle: the length of the sheet in tokens; else 0
+};
+
+inline constexpr int kCopyKeys = 64, kCopyAsked = 8, kCopySheets = 4;
+inline constexpr int kNeedleDepths = 10, kNeedleLengths = 6;
+inline constexpr int kJsonItems = 12, kJsonTokens = 64;
+inline constexpr int kRepeatItems = 8, kRepeatTokens = 96, kRepeatGram = 4;
+inline constexpr double kRepeatSlack = 0.1;  // a text may repeat so much more of itself than that of f16
+
+// 64 lines "key = number"; eight of them are asked for.
+std::vector<Sheet> CopySheets(const TaskVocabulary& vocabulary);
+// A sheet a length, the last of `context_tokens`: the text `filler` with ten sentences in it at ten depths, each asked for; the nine others
+// are decoys that differ in a word. Empty when the context is too short for that.
+std::vector<Sheet> NeedleSheets(const TaskVocabulary& vocabulary, std::span<const Token> filler, int context_tokens);
+// Records in JSON, the last of which has just begun; no questions.
+std::vector<Sheet> JsonSheets(const TaskVocabulary& vocabulary);
+// Passages of the text; no questions.
+std::vector<Sheet> RepeatSheets(const TaskVocabulary& vocabulary, std::span<const Token> text, int context_tokens);
+
+// Tokens that a sheet takes with all questions and `generated` more.
+int SheetTokens(const Sheet& sheet, int generated);
+
+// Runs a task; `sheets` are its own. Scores of needles are in the order length, depth.
+StatusOr<Outcomes> RunTask(Task task, const std::vector<Sheet>& sheets, const TaskVocabulary& vocabulary, Speaker& speaker,
+                           const std::function<void(int)>& progress);
+
+// Whether `text`, which begins inside an object, closes it: braces, brackets and strings in order.
+enum class JsonEnd { kOpen, kClosed, kBroken };
+JsonEnd FollowJson(std::string_view text);
+
+// Share of the n-grams of `tokens` that stood in it before; 0 where there are none.
+double RepeatedGrams(std::span<const Token> tokens, int n);
+
+// One cache beside f16 on the same items.
+struct TaskScore {
+  Task task = Task::kCopy;
+  std::string not_measured;  // why; then the rest is not set
+  int items = 0, passed = 0, base_passed = 0;
+  int kept = 0;                                // passed of those that the base passed
+  ShareInterval interval;                      // of kept / base_passed
+  double mean_value = 0, base_mean_value = 0;  // of repeat: the rate
+  std::vector<int> lengths;                    // of needles: tokens of each row of the grid
+  std::vector<int> grid;                       // of needles, an item each: 0 neither, 1 only the base, 2 only this cache, 3 both
+};
+TaskScore ScoreTask(Task task, const Outcomes& outcomes, const Outcomes& base);
+
+Record ToRecord(const Outcomes& outcomes);
+Outcomes ToOutcomes(const Record& record);
+
+}  // namespace swivel
+
+#endif  // SWIVEL_EVAL_TASKS_H_

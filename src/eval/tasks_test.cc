@@ -1,0 +1,185 @@
+#include "eval/tasks.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace swivel {
+namespace {
+
+constexpr Token kEnd = 1000;
+
+// A token a character.
+TaskVocabulary Characters() {
+  TaskVocabulary vocabulary;
+  vocabulary.tokenize = [](std::string_view text) { return std::vector<Token>(text.begin(), text.end()); };
+  vocabulary.piece = [](Token token) { return std::string(1, static_cast<char>(token)); };
+  vocabulary.ends = [](Token token) { return token == kEnd; };
+  return vocabulary;
+}
+
+// Continues as the longest suffix of what it was fed went on before: what an induction head does.
+class Copyist : public Speaker {
+ public:
+  explicit Copyist(size_t forgets_before = 0) : forgets_before_(forgets_before) {}
+  void Forget() override { heard_.clear(); }
+  StatusOr<Token> Feed(std::span<const Token> tokens) override {
+    heard_.insert(heard_.end(), tokens.begin(), tokens.end());
+    size_t best = 0;
+    Token next = kEnd;
+    for (size_t end = forgets_before_ + 1; end < heard_.size(); ++end) {
+      size_t length = 0;
+      while (length < end - forgets_before_ && heard_[end - 1 - length] == heard_[heard_.size() - 1 - length]) ++length;
+      if (length > best) {
+        best = length;
+        next = heard_[end];
+      }
+    }
+    return next;
+  }
+
+ protected:
+  std::vector<Token> heard_;
+
+ private:
+  size_t forgets_before_;  // tokens at the beginning that it cannot see
+};
+
+// Says one thing over and over.
+class Parrot : public Speaker {
+ public:
+  explicit Parrot(std::string text) : text_(std::move(text)) {}
+  void Forget() override { at_ = 0; }
+  StatusOr<Token> Feed(std::span<const Token>) override { return text_.empty() ? kEnd : text_[at_++ % text_.size()]; }
+
+ private:
+  std::string text_;
+  size_t at_ = 0;
+};
+
+Outcomes Answer(Task task, const std::vector<Sheet>& sheets, Speaker&& speaker) {
+  StatusOr<Outcomes> outcomes = RunTask(task, sheets, Characters(), speaker, [](int) {});
+  EXPECT_TRUE(outcomes.ok());
+  return outcomes.ok() ? *outcomes : Outcomes();
+}
+
+int Passed(const Outcomes& outcomes) { return static_cast<int>(std::count(outcomes.passed.begin(), outcomes.passed.end(), 1.0f)); }
+
+TEST(Tasks, CopyNeedsTheKeysAndEveryDigit) {
+  const std::vector<Sheet> sheets = CopySheets(Characters());
+  ASSERT_EQ(sheets.size(), 4u);
+  const Outcomes all = Answer(Task::kCopy, sheets, Copyist());
+  EXPECT_EQ(all.passed.size(), 32u);
+  EXPECT_EQ(Passed(all), 32);
+  // Half of the lines forgotten: their keys are new to it.
+  const int half = Passed(Answer(Task::kCopy, sheets, Copyist(sheets[0].prompt.size() / 2)));
+  EXPECT_GT(half, 8);
+  EXPECT_LT(half, 24);
+  EXPECT_EQ(Passed(Answer(Task::kCopy, sheets, Parrot("1"))), 0);
+}
+
+TEST(Tasks, NeedlesLieAtAllDepthsAndDecoysDoNotCount) {
+  const std::string text = "All the world's a stage, and all the men and women merely players; ";
+  const std::vector<Token> filler(text.begin(), text.end());
+  const std::vector<Sheet> sheets = NeedleSheets(Characters(), filler, 12000);
+  ASSERT_EQ(sheets.size(), 6u);
+  for (size_t l = 0; l < sheets.size(); ++l) {
+    // From what ten needles need (characters are small tokens) to the whole context in equal steps.
+    const int shortest = SheetTokens(sheets[0], 0);
+    EXPECT_NEAR(SheetTokens(sheets[l], 0), shortest + (12000 - shortest) * static_cast<int>(l) / 5, 150);
+    EXPECT_LE(SheetTokens(sheets[l], 0), 12000);
+    // The needle of depth d begins near (d + 1/2) / 10 of the text.
+    const std::vector<Token>& prompt = sheets[l].prompt;
+    for (size_t d = 0; d < sheets[l].questions.size(); ++d) {
+      const Question& question = sheets[l].questions[d];
+      std::vector<Token> needle = question.ask;
+      needle.insert(needle.end(), question.answer.begin(), question.answer.end());
+      const auto found = std::search(prompt.begin(), prompt.end(), needle.begin(), needle.end());
+      ASSERT_NE(found, prompt.end());
+      EXPECT_NEAR(static_cast<double>(found - prompt.begin()) / static_cast<double>(prompt.size()), (static_cast<double>(d) + 0.5) / 10,
+                  0.05);
+    }
+  }
+  EXPECT_EQ(Passed(Answer(Task::kNeedle, {sheets[0]}, Copyist())), 10);
+  // A model that has lost the first half finds five of ten, though the sentence it is asked with stands there in five other forms.
+  EXPECT_EQ(Passed(Answer(Task::kNeedle, {sheets[5]}, Copyist(sheets[5].prompt.size() / 2))), 5);
+  EXPECT_TRUE(NeedleSheets(Characters(), filler, 1500).empty());  // too short for ten of them
+}
+
+TEST(Tasks, JsonHasToClose) {
+  const std::vector<Sheet> sheets = JsonSheets(Characters());
+  EXPECT_EQ(Passed(Answer(Task::kJson, sheets, Parrot(" 1, \"a\": [2, {}]}"))), kJsonItems);
+  EXPECT_EQ(Passed(Answer(Task::kJson, sheets, Parrot(" 1, \"a\": [2, {]}"))), 0);
+  EXPECT_EQ(Passed(Answer(Task::kJson, sheets, Parrot(" 1"))), 0);  // never ends
+  EXPECT_EQ(Passed(Answer(Task::kJson, sheets, Parrot(""))), 0);    // ends at once
+}
+
+TEST(FollowJson, KnowsStringsAndOrder) {
+  EXPECT_EQ(FollowJson(" 1"), JsonEnd::kOpen);
+  EXPECT_EQ(FollowJson(" 1}"), JsonEnd::kClosed);
+  EXPECT_EQ(FollowJson(" \"}\""), JsonEnd::kOpen);
+  EXPECT_EQ(FollowJson(" \"\\\"}\"}"), JsonEnd::kClosed);
+  EXPECT_EQ(FollowJson(" [1}"), JsonEnd::kBroken);
+  EXPECT_EQ(FollowJson(" \"a\n"), JsonEnd::kBroken);
+  EXPECT_EQ(FollowJson(" [{}, {\"a\": [[]]}]} and more"), JsonEnd::kClosed);
+  EXPECT_EQ(FollowJson(""), JsonEnd::kOpen);
+}
+
+TEST(RepeatedGrams, CountsWhatStoodBefore) {
+  EXPECT_EQ(RepeatedGrams(std::vector<Token>{1, 2, 3}, 4), 0);
+  EXPECT_EQ(RepeatedGrams(std::vector<Token>{1, 2, 3, 4, 5, 6, 7}, 4), 0);
+  EXPECT_DOUBLE_EQ(RepeatedGrams(std::vector<Token>{1, 1, 1, 1, 1, 1}, 4), 2.0 / 3);
+  EXPECT_DOUBLE_EQ(RepeatedGrams(std::vector<Token>{1, 2, 3, 4, 1, 2, 3, 4}, 4), 0.2);
+}
+
+TEST(ScoreTask, IsRelativeToTheModelsOwn) {
+  Outcomes base, cache;
+  base.passed = {1, 1, 1, 1, 1, 1, 0, 0};
+  cache.passed = {1, 1, 1, 0, 0, 1, 1, 0};
+  base.value = cache.value = std::vector<float>(8, 0);
+  const TaskScore score = ScoreTask(Task::kNeedle, cache, base);
+  EXPECT_EQ(score.not_measured, "");
+  EXPECT_EQ(score.items, 8);
+  EXPECT_EQ(score.base_passed, 6);
+  EXPECT_EQ(score.kept, 4);
+  EXPECT_EQ(score.passed, 5);
+  EXPECT_EQ(score.grid, (std::vector<int>{3, 3, 3, 1, 1, 3, 2, 0}));
+  base.passed = {1, 1, 1, 1, 0, 0, 0, 0};
+  EXPECT_NE(ScoreTask(Task::kNeedle, cache, base).not_measured.find("4 of 8"), std::string::npos);
+  EXPECT_NE(ScoreTask(Task::kNeedle, Outcomes(), base).not_measured, "");
+}
+
+TEST(ScoreTask, RepetitionIsMeasuredByTheBase) {
+  Outcomes base, cache;
+  base.passed = cache.passed = std::vector<float>(8, 0);
+  base.value = {0.8f, 0.1f, 0.1f, 0.1f, 0.1f, 0.1f, 0.1f, 0.1f};
+  cache.value = {0.85f, 0.15f, 0.5f, 0.0f, 0.1f, 0.1f, 0.1f, 0.1f};
+  const TaskScore score = ScoreTask(Task::kRepeat, cache, base);
+  EXPECT_EQ(score.base_passed, 8);
+  EXPECT_EQ(score.kept, 7);  // the third began to loop; the first loops with f16 too
+  EXPECT_NEAR(score.mean_value, 0.2375, 1e-6);
+}
+
+TEST(WilsonInterval, HoldsAtTheEnds) {
+  // Newcombe 1998, table I: 81 of 263 and 15 of 148; 0 of 20.
+  EXPECT_NEAR(WilsonInterval(81, 263).low, 0.2553, 1e-4);
+  EXPECT_NEAR(WilsonInterval(81, 263).high, 0.3662, 1e-4);
+  EXPECT_NEAR(WilsonInterval(15, 148).low, 0.0624, 1e-4);
+  EXPECT_NEAR(WilsonInterval(15, 148).high, 0.1605, 1e-4);
+  EXPECT_EQ(WilsonInterval(0, 20).low, 0);
+  EXPECT_NEAR(WilsonInterval(0, 20).high, 0.1611, 1e-4);
+  EXPECT_EQ(WilsonInterval(0, 0).high, 1);
+}
+
+TEST(ParseTasks, TakesNames) {
+  EXPECT_EQ(ParseTasks("all")->size(), 4u);
+  EXPECT_TRUE(ParseTasks("none")->empty());
+  EXPECT_EQ(*ParseTasks("json,copy,json"), (std::vector<Task>{Task::kJson, Task::kCopy}));
+  EXPECT_FALSE(ParseTasks("copy,needles").ok());
+}
+
+}  // namespace
+}  // namespace swivel
