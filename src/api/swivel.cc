@@ -75,6 +75,10 @@ Status CreateCache(const swivel_cache_params& params, swivel_cache** cache) {
   if (params.spec == nullptr) return Status::Invalid("spec is NULL; " + swivel::SpecHelp());
   auto spec = swivel::ParseSpec(params.spec);
   if (!spec.ok()) return spec.status();
+  if (spec->Staged()) {
+    return Status::Unsupported("the C interface packs rows as they are written; transform=, sinks=, window=, the presets and codecs of whole groups "
+                               "(kivi), which keep rows exact first, are served by the plugin only");
+  }
   if (params.layer < 0 || params.layer >= params.num_layers) {
     return Status::Invalid("layer " + std::to_string(params.layer) + " is not within 0 and num_layers " + std::to_string(params.num_layers));
   }

@@ -100,6 +100,7 @@ TEST(CApi, BadInputIsNamed) {
   swivel_cache_params params = Params("turbo4");
   params.k_width = 40;
   fails(params, SWIVEL_UNSUPPORTED, "40");
+  fails(Params("k=turbo4,v=kivi2"), SWIVEL_UNSUPPORTED, "kivi");
   params = Params("turbo4");
   params.num_cells = 0;
   fails(params, SWIVEL_INVALID_ARGUMENT, "cell");

@@ -1,7 +1,9 @@
 #include "cache/group_store.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "base/half.h"
 
@@ -52,9 +54,14 @@ uint8_t* GroupStore::Group(int64_t cell, int head) const {
 
 int GroupStore::TokenInGroup(int64_t cell) const { return static_cast<int>(cell % shape_.num_cells % kGroupTokens); }
 
-bool GroupStore::StartsFullGroup(int64_t cell) const {
+int64_t GroupStore::CellsOfGroupAt(int64_t cell) const {
   const int64_t in_stream = cell % shape_.num_cells;
-  return in_stream % kGroupTokens == 0 && in_stream + kGroupTokens <= shape_.num_cells;
+  return in_stream % kGroupTokens == 0 ? std::min<int64_t>(kGroupTokens, shape_.num_cells - in_stream) : 0;
+}
+
+bool GroupStore::CopiesGroup(const GroupStore& source, int64_t from, int64_t to, int64_t count) const {
+  const int64_t cells = CellsOfGroupAt(to);
+  return cells > 0 && cells <= count && cells == source.CellsOfGroupAt(from);
 }
 
 void GroupStore::EncodeCellHead(const Kernels& kernels, int64_t cell, int head, const float* row) {
@@ -65,13 +72,33 @@ void GroupStore::EncodeCell(const Kernels& kernels, int64_t cell, const float* r
   for (int head = 0; head < shape_.num_heads; ++head) EncodeCellHead(kernels, cell, head, row + static_cast<size_t>(head) * shape_.width);
 }
 
-void GroupStore::DecodeCell(int64_t cell, float* row) const {
-  for (int head = 0; head < shape_.num_heads; ++head) {
-    DecodeRow(*codec_, Group(cell, head), shape_.width, side_, TokenInGroup(cell), row + static_cast<size_t>(head) * shape_.width);
-  }
+void GroupStore::DecodeHead(int64_t cell, int head, float* row) const {
+  DecodeRow(*codec_, Group(cell, head), shape_.width, side_, TokenInGroup(cell), row);
 }
 
-TokenMask GroupStore::PackGroup(const Kernels& kernels, int64_t group, int head, const GroupRows& rows, TokenMask tokens, TokenMask) {
+void GroupStore::DiscardGroups(int64_t first, int64_t count) {
+  memory_.DiscardRange(GroupBytes() * static_cast<size_t>(first), GroupBytes() * static_cast<size_t>(count));
+}
+
+TokenMask GroupStore::EncodeGroup(const Kernels& kernels, int64_t group, int head, const float* rows, size_t row_stride, TokenMask tokens,
+                                  TokenMask packed) {
+  uint8_t* target = memory_.data() + group_bytes_ * (group * shape_.num_heads + head);
+  if (codec_->encodes_groups()) return codec_->encode_group(rows, row_stride, tokens, packed, shape_.width, side_, target);
+  for (int token = 0; token < kGroupTokens; ++token) {
+    if (tokens.Has(token)) kernels.encode(*codec_, rows + token * row_stride, shape_.width, side_, mode_, target, token);
+  }
+  return {};  // damaged rows are stored as such
+}
+
+TokenMask GroupStore::PackGroup(const Kernels& kernels, int64_t group, int head, const GroupRows& rows, TokenMask tokens, TokenMask packed) {
+  const auto width = static_cast<size_t>(shape_.width);
+  if (codec_->encodes_groups()) {
+    std::vector<float> floats(kGroupTokens * width);
+    for (int token = 0; token < kGroupTokens; ++token) {
+      for (size_t i = 0; tokens.Has(token) && i < width; ++i) floats[token * width + i] = F32FromF16(rows.row(token)[i]);
+    }
+    return EncodeGroup(kernels, group, head, floats.data(), width, tokens, packed);
+  }
   uint8_t* target = memory_.data() + group_bytes_ * (group * shape_.num_heads + head);
   float row[kMaxHeadWidth];
   for (int token = 0; token < kGroupTokens; ++token) {
@@ -85,11 +112,13 @@ TokenMask GroupStore::PackGroup(const Kernels& kernels, int64_t group, int head,
 
 bool GroupStore::CopyCells(const PackedStore& other, int64_t from, int64_t to, int64_t count) {
   const auto& source = static_cast<const GroupStore&>(other);
+  for (int64_t i = 0; codec_->encodes_groups() && i < count; i += CellsOfGroupAt(to + i)) {
+    if (!CopiesGroup(source, from + i, to + i, count - i)) return false;
+  }
   for (int64_t i = 0; i < count;) {
     const int from_token = source.TokenInGroup(from + i);
     const int to_token = TokenInGroup(to + i);
-    // Whole groups move as bytes; the codes of a lone cell are interleaved with its neighbours'.
-    const bool whole = count - i >= kGroupTokens && source.StartsFullGroup(from + i) && StartsFullGroup(to + i);
+    const bool whole = CopiesGroup(source, from + i, to + i, count - i);
     for (int head = 0; head < shape_.num_heads; ++head) {
       const uint8_t* from_group = source.Group(from + i, head);
       uint8_t* to_group = Group(to + i, head);
@@ -99,7 +128,7 @@ bool GroupStore::CopyCells(const PackedStore& other, int64_t from, int64_t to, i
         codec_->copy_row(from_group, from_token, shape_.width, side_, to_group, to_token);
       }
     }
-    i += whole ? kGroupTokens : 1;
+    i += whole ? CellsOfGroupAt(to + i) : 1;
   }
   return true;
 }

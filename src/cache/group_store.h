@@ -26,17 +26,22 @@ class GroupStore final : public PackedStore {
   KvView View() const override;
 
   // Encodes one cell: `row` holds num_heads * width floats, heads one after the other (a row of llama.cpp's KV tensor).
-  // `cell` counts over all streams: stream * num_cells + cell within the stream. Precondition: in range.
+  // `cell` counts over all streams: stream * num_cells + cell within the stream. Preconditions: in range; the codec encodes rows, not groups.
   void EncodeCell(const Kernels& kernels, int64_t cell, const float* row);
   // The same for head `head` alone; `row` holds `width` floats.
   void EncodeCellHead(const Kernels& kernels, int64_t cell, int head, const float* row);
 
+  // Encodes `tokens` of a group, any codec's: as PackGroup, from floats. Row t starts t * row_stride floats behind `rows`.
+  TokenMask EncodeGroup(const Kernels& kernels, int64_t group, int head, const float* rows, size_t row_stride, TokenMask tokens,
+                        TokenMask packed);
+
   TokenMask PackGroup(const Kernels& kernels, int64_t group, int head, const GroupRows& rows, TokenMask tokens, TokenMask packed) override;
-  void DecodeCell(int64_t cell, float* row) const override;
+  void DecodeHead(int64_t cell, int head, float* row) const override;
+  size_t GroupBytes() const override { return group_bytes_ * static_cast<size_t>(shape_.num_heads); }
+  void DiscardGroups(int64_t first, int64_t count) override;
   bool CopyCells(const PackedStore& source, int64_t from, int64_t to, int64_t count) override;
   void Clear() override { memory_.Discard(); }
 
-  double BitsPerValue() const override { return swivel::BitsPerValue(*codec_, shape_.width); }
   size_t CapacityBytes() const override { return memory_.size(); }
   size_t ResidentBytes() const override { return memory_.ResidentBytes(); }
 
@@ -44,8 +49,11 @@ class GroupStore final : public PackedStore {
   GroupStore() = default;
   uint8_t* Group(int64_t cell, int head) const;
   int TokenInGroup(int64_t cell) const;
-  // False in the last group of a stream when it is incomplete: the cells behind it are the next stream's.
-  bool StartsFullGroup(int64_t cell) const;
+  // Cells of the group that starts at `cell`, 0 when none does. The last group of a stream may be incomplete: the cells behind it are the
+  // next stream's.
+  int64_t CellsOfGroupAt(int64_t cell) const;
+  // Whole groups move as bytes; the codes of a lone cell may be interleaved with its neighbours'.
+  bool CopiesGroup(const GroupStore& source, int64_t from, int64_t to, int64_t count) const;
 
   const Codec* codec_ = nullptr;
   Side side_ = Side::kKey;

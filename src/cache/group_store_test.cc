@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -148,6 +149,42 @@ TEST(GroupStore, CopiesWithinItself) {
   for (int64_t cell = 0; cell < 300; ++cell) first.push_back(Decoded(*store, cell));
   store->CopyCells(*store, 0, 300, 300);
   for (int64_t cell = 0; cell < 300; ++cell) ASSERT_EQ(Decoded(*store, 300 + cell), first[cell]) << cell;
+}
+
+std::unique_ptr<GroupStore> FilledByGroups(const StoreShape& shape, Side side, uint64_t seed) {
+  std::unique_ptr<GroupStore> store = MakeStore("kivi2", shape, side);
+  Random random(seed);
+  for (int64_t group = 0; group < shape.groups_per_stream() * shape.num_streams; ++group) {
+    for (int head = 0; head < shape.num_heads; ++head) {
+      const std::vector<float> rows = test_rows::GaussianRow(random, kGroupTokens * shape.width);
+      EXPECT_FALSE(store->EncodeGroup(BestKernels(), group, head, rows.data(), static_cast<size_t>(shape.width), TokenMask::First(kGroupTokens), {}).Any());
+    }
+  }
+  return store;
+}
+
+// The codes of a token mean nothing without those beside it.
+TEST(GroupStore, CopiesOfCodecsThatEncodeGroupsAreOfWholeGroups) {
+  const StoreShape shape = {64, 2, 200, 3};
+  for (Side side : {Side::kKey, Side::kValue}) {
+    const std::unique_ptr<GroupStore> source = FilledByGroups(shape, side, 1);
+    const auto same = [&](int64_t from, int64_t to, int64_t count) {
+      const std::unique_ptr<GroupStore> target = FilledByGroups(shape, side, 2), before = FilledByGroups(shape, side, 2);
+      const bool copied = target->CopyCells(*source, from, to, count);
+      for (int64_t cell = 0; cell < 600; ++cell) {
+        const bool inside = copied && cell >= to && cell < to + count;
+        EXPECT_EQ(Decoded(*target, cell), inside ? Decoded(*source, cell - to + from) : Decoded(*before, cell)) << cell;
+      }
+      return copied;
+    };
+    EXPECT_TRUE(same(0, 200, 200));
+    EXPECT_TRUE(same(200, 0, 400));
+    EXPECT_TRUE(same(400, 200, 128));
+    EXPECT_TRUE(same(128, 528, 72));
+    for (auto [from, to, count] : {std::array{0, 128, 72}, {0, 0, 100}, {1, 201, 10}, {128, 128, 80}, {128, 328, 71}}) {
+      EXPECT_FALSE(same(from, to, count)) << from << " " << to << " " << count;
+    }
+  }
 }
 
 TEST(GroupStore, MemoryFollowsUseAndClearGivesItBack) {

@@ -4,6 +4,9 @@
 // its rows' memory then goes back to the system. What stays exact: the last tokens, the first `sinks` tokens of each sequence, rows that
 // cannot be packed, and everything until the change of basis of the keys is known. Attention reads both kinds at once (kernel/attend).
 //
+// Old groups may be packed again with fewer bits ("decay"): by age, or as many as a byte budget asks for, the oldest first. Each step is a tier
+// with stores of its own.
+//
 // Use, by one thread: MarkWritten for what a batch writes (the rows themselves may be written by any thread before attention reads them);
 // before the next batch CollectReady, RunJob for each job (any threads), Commit.
 #ifndef SWIVEL_CACHE_LAYER_CACHE_H_
@@ -11,12 +14,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/lazy_memory.h"
 #include "base/status.h"
 #include "cache/packed_store.h"
-#include "cache/token_mask.h"
+#include "codec/token_mask.h"
 #include "kernel/attend/attend.h"
 
 namespace swivel {
@@ -24,6 +28,9 @@ namespace swivel {
 struct StagingPolicy {
   int sinks = 0;
   int window = 0;
+  // Groups that this many tokens have been written after go to tier 1, 2, …; negative: only when the budget asks.
+  std::vector<int64_t> k_decay_ages, v_decay_ages;
+  size_t budget_bytes = 0;  // of packed groups and exact rows of this layer; 0: none
 };
 
 struct PackJob {
@@ -32,15 +39,20 @@ struct PackJob {
   int head = 0;
   TokenMask tokens, packed;  // to be packed; packed before
   TokenMask failed;          // set by RunJob
+  int tier = 0;              // where the group is, and …
+  bool decays = false;       // … whether it goes to the next one as a whole
 };
 
 class LayerCache {
  public:
   // `k` and `v` have equal numbers of heads, cells and streams. Errors: kInvalidArgument, kOutOfMemory (address space).
   static StatusOr<std::unique_ptr<LayerCache>> Create(StagingPolicy policy, std::unique_ptr<PackedStore> k, std::unique_ptr<PackedStore> v);
+  // Appends the store of the next tier of a side, at most kMaxTiers: the same shape, fewer bits.
+  void AddTier(Side side, std::unique_ptr<PackedStore> store) { half(side).stores.push_back(std::move(store)); }
 
-  const PackedStore& store(Side side) const { return *half(side).store; }
-  PackedStore& store(Side side) { return *half(side).store; }
+  const PackedStore& store(Side side, int tier = 0) const { return *half(side).stores[static_cast<size_t>(tier)]; }
+  PackedStore& store(Side side, int tier = 0) { return *half(side).stores[static_cast<size_t>(tier)]; }
+  int num_tiers(Side side) const { return static_cast<int>(half(side).stores.size()); }
   int64_t num_cells() const { return store(Side::kKey).shape().num_cells; }
 
   // The exact row of a cell (over all streams): num_heads * width halves.
@@ -58,8 +70,8 @@ class LayerCache {
   // The row of a cell in f16, exact or decoded; zeros when never written.
   void ReadRow(Side side, int64_t cell, uint16_t* row) const;
 
-  // Appends what can be packed now; `all`: without regard to the window. Nothing while packing is not allowed (see AllowPacking).
-  void CollectReady(bool all, std::vector<PackJob>* jobs) const;
+  // Appends what can be packed or has to decay before `incoming` tokens are written. Nothing while packing is not allowed (see AllowPacking).
+  void CollectReady(int64_t incoming, std::vector<PackJob>* jobs) const;
   void RunJob(const Kernels& kernels, PackJob* job);
   void Commit(const std::vector<PackJob>& jobs);
   // Keys in a calibrated basis cannot be packed before it is known.
@@ -67,8 +79,12 @@ class LayerCache {
   void ForbidPacking() { packing_allowed_ = false; }
   bool packing_allowed() const { return packing_allowed_; }
 
-  // For AttendArgs.
-  ExactRows Exact() const;
+  // For AttendArgs: both sides' views, all tiers, and the exact rows.
+  void Describe(AttendArgs* args) const;
+  // Bytes of all exact rows and packed groups.
+  size_t Bytes() const;
+  // True once the budget could not be kept even with every old group in its last tier.
+  bool over_budget() const { return over_budget_; }
 
   // Copies cells, exact or packed, to where [to, …) is; false: not possible for these ranges. Ranges may not overlap.
   bool CopyCells(Side side, int64_t from, int64_t to, int64_t count);
@@ -77,14 +93,15 @@ class LayerCache {
 
   // Cells now exact and now packed (of the keys), and groups packed since the start.
   struct Counts {
-    int64_t exact = 0, packed = 0, pinned = 0, groups_packed = 0;
+    int64_t exact = 0, packed = 0, pinned = 0, groups_packed = 0, groups_decayed = 0;
   };
   Counts Count() const;
   size_t ExactResidentBytes() const { return k_.rows.ResidentBytes() + v_.rows.ResidentBytes(); }
 
  private:
   struct Half {
-    std::unique_ptr<PackedStore> store;
+    std::vector<std::unique_ptr<PackedStore>> stores;  // of each tier
+    std::vector<uint8_t> tier;                         // of each group
     LazyMemory rows;
     size_t row_bytes = 0;
     std::vector<TokenMask> exact, packed;  // of each group; packed: the codes of the cell are valid
@@ -98,6 +115,11 @@ class LayerCache {
   int64_t FirstCell(int64_t group) const { return group / groups_per_stream_ * num_cells() + group % groups_per_stream_ * kGroupTokens; }
   TokenMask AllCells(int64_t group) const;
   void AddJobs(int64_t group, Side side, TokenMask tokens, std::vector<PackJob>* jobs) const;
+  void AddDecay(int64_t group, Side side, std::vector<PackJob>* jobs) const;
+  void CollectDecay(int64_t incoming, std::vector<PackJob>* jobs) const;
+  int64_t Age(size_t group) const { return written_count_[group / static_cast<size_t>(groups_per_stream_)] - written_at_[group]; }
+  size_t Bytes(size_t group) const;
+  void CommitDecay(const PackJob& job);
   // Keeps the tokens of a job exact that could not be packed, K and V alike.
   void KeepExact(const PackJob& failed, const std::vector<PackJob>& jobs);
   void DiscardRows(Half& side, int64_t group);
@@ -111,7 +133,8 @@ class LayerCache {
   std::vector<int64_t> written_at_;     // of each group: the stream's count of written tokens after its last write
   std::vector<int64_t> written_count_;  // of each stream
   bool packing_allowed_ = false;
-  int64_t groups_packed_ = 0;
+  mutable bool over_budget_ = false;
+  int64_t groups_packed_ = 0, groups_decayed_ = 0;
 };
 
 }  // namespace swivel

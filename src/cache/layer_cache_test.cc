@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -11,7 +12,7 @@
 
 #include "base/half.h"
 #include "base/random.h"
-#include "cache/segment_store.h"
+#include "cache/make_layer.h"
 #include "cache/spec.h"
 
 namespace swivel {
@@ -49,15 +50,11 @@ class Problem {
   explicit Problem(const Case& c, uint64_t seed = 1) : case_(c), random_(seed) {
     const CacheSpec spec = ParseSpec(c.spec).value();
     const StoreShape shape = {c.width, c.heads, c.cells, c.streams};
-    auto k = spec.MakeStore(Side::kKey, GetCodec(spec.k), shape);
-    auto v = spec.MakeStore(Side::kValue, GetCodec(spec.v), shape);
-    auto made = LayerCache::Create({spec.sinks, spec.window}, std::move(*k), std::move(*v));
+    auto made = MakeLayer(spec, GetCodec(spec.k), GetCodec(spec.v), shape, shape, spec.budget_bytes);
     cache_ = std::move(*made);
-    if (auto* keys = dynamic_cast<SegmentStore*>(&cache_->store(Side::kKey)); keys != nullptr) {
-      std::vector<KeyTransform> transforms;
-      for (int h = 0; h < c.heads; ++h) transforms.push_back(StretchedTransform(c.width, spec.halves, 100 + static_cast<uint64_t>(h)));
-      keys->SetTransforms(std::move(transforms));
-    }
+    std::vector<KeyTransform> transforms;
+    for (int h = 0; h < c.heads; ++h) transforms.push_back(StretchedTransform(c.width, spec.halves, 100 + static_cast<uint64_t>(h)));
+    for (SegmentStore* store : StoresWithBasis(cache_.get())) store->SetTransforms(transforms);
     cache_->AllowPacking();
   }
 
@@ -74,9 +71,9 @@ class Problem {
     }
   }
 
-  size_t Pack(const Kernels& kernels) {
+  size_t Pack(const Kernels& kernels, int64_t incoming = 0) {
     std::vector<PackJob> jobs;
-    cache_->CollectReady(false, &jobs);
+    cache_->CollectReady(incoming, &jobs);
     for (PackJob& job : jobs) cache_->RunJob(kernels, &job);
     cache_->Commit(jobs);
     return jobs.size();
@@ -96,9 +93,7 @@ class Problem {
     std::vector<float> q(static_cast<size_t>(heads) * queries * width), out(q.size(), -777.0f);
     for (float& x : q) x = random_.Normal();
     AttendArgs args;
-    args.k = cache_->store(Side::kKey).View();
-    args.v = cache_->store(Side::kValue).View();
-    args.exact = cache_->Exact();
+    cache_->Describe(&args);
     args.first_stream = stream;
     args.num_heads = heads;
     args.num_kv_heads = case_.heads;
@@ -167,10 +162,10 @@ TEST(LayerCache, AttentionReadsExactAndPackedCellsAsTheyAreReadBack) {
   for (const Kernels* kernels : AllKernels()) {
     for (const char* spec : {"k=tcq3,v=tcq3,transform=full,sinks=4,window=128", "k=tcq4,v=tcq4,transform=full,sinks=4", "k=tcq2,v=tcq2,transform=full",
                              "k=tcq3,v=tcq2,transform=full,halves=off,sinks=3", "k=tcq3,v=turbo4,transform=full,group_mean=off,window=64",
-                             "k=turbo4,v=tcq3,sinks=4,window=128", "k=f16,v=q8_0,sinks=4"}) {
+                             "k=turbo4,v=tcq3,sinks=4,window=128", "k=f16,v=q8_0,sinks=4", "kivi2", "k=kivi4,v=kivi2,sinks=4,window=64"}) {
       for (int width : {64, 80, 128, 256}) {
         SCOPED_TRACE(std::string(TargetName(kernels->target)) + " " + spec + " width " + std::to_string(width));
-        if (width == 80 && std::string(spec).find("q8_0") != std::string::npos) continue;
+        if (width == 80 && (std::string(spec).find("q8_0") != std::string::npos || std::string(spec).find("kivi") != std::string::npos)) continue;
         Problem problem({.spec = spec, .width = width});
         problem.Write(0, 555);
         EXPECT_GT(problem.Pack(*kernels), 0u);
@@ -179,6 +174,70 @@ TEST(LayerCache, AttentionReadsExactAndPackedCellsAsTheyAreReadBack) {
       }
     }
   }
+}
+
+// A row that is written again beside packed ones either fits their levels or stays exact for good; the others keep their meaning.
+TEST(LayerCache, ARowThatDoesNotFitItsBlockStaysExact) {
+  const Kernels& kernels = *AllKernels().back();
+  Problem problem({.spec = "kivi2", .width = 64});
+  problem.Write(0, 128);
+  ASSERT_GT(problem.Pack(kernels), 0u);
+  ASSERT_EQ(problem.cache().Count().packed, 128);
+  const std::vector<float> neighbour = problem.Row(Side::kKey, 40);
+  for (Side side : {Side::kKey, Side::kValue}) {
+    std::fill_n(problem.cache().Row(side, 41), 128, F16FromF32(100.0f));
+    problem.cache().MarkWritten(side, 41, 41);
+    std::vector<uint16_t> back(128);
+    problem.cache().ReadRow(side, 40, back.data());
+    std::copy(back.begin(), back.end(), problem.cache().Row(side, 42));
+    problem.cache().MarkWritten(side, 42, 42);
+  }
+  problem.Pack(kernels);
+  EXPECT_EQ(problem.cache().Count().packed, 127);
+  EXPECT_TRUE(problem.cache().IsPinned(41));
+  for (float x : problem.Row(Side::kKey, 41)) ASSERT_EQ(x, 100.0f);
+  EXPECT_EQ(problem.Row(Side::kKey, 40), neighbour);
+  EXPECT_EQ(problem.Row(Side::kKey, 42), neighbour);
+  EXPECT_LT(problem.AttentionError(kernels, 3, 128), 0.03);
+}
+
+TEST(LayerCache, OldGroupsDecay) {
+  const Kernels& kernels = KernelsFor(Target::kPortable);
+  Problem problem({.spec = "k=tcq4,v=tcq4,transform=full,decay=256:3+512:2", .cells = 1280});
+  for (int64_t token = 0; token < 1200; token += 100) {
+    problem.Pack(kernels, 100);
+    problem.Write(token, token + 100);
+  }
+  while (problem.Pack(kernels) > 0) {
+  }
+  // 9 full groups, whose last tokens are 1072, 944, …, 48 tokens old.
+  EXPECT_EQ(problem.cache().Count().groups_decayed, 7 + 5);
+  EXPECT_LT(problem.AttentionError(kernels, 1, 1200), 0.04);
+  EXPECT_LT(problem.AttentionError(kernels, 40, 1200), 0.04);
+}
+
+TEST(LayerCache, ABudgetIsKeptAtEveryStep) {
+  const Kernels& kernels = KernelsFor(Target::kPortable);
+  constexpr size_t kBudget = 1 << 20;  // of 8192 tokens, 2 heads of 64: 4 MiB in f16, .8 with 3 bits on average
+  Problem problem({.spec = "k=tcq4,v=tcq4,transform=full,sinks=4,window=128,budget=" + std::to_string(kBudget), .cells = 8192});
+  for (int64_t token = 0; token < 8192;) {
+    const int64_t batch = std::min<int64_t>(token < 4096 ? 512 : 37, 8192 - token);
+    for (int round = 0; round < 4; ++round) problem.Pack(kernels, batch);
+    problem.Write(token, token + batch);
+    token += batch;
+    ASSERT_LE(problem.cache().Bytes(), kBudget) << token << " tokens";
+  }
+  EXPECT_FALSE(problem.cache().over_budget());
+  EXPECT_GT(problem.cache().Count().groups_decayed, 10);
+  EXPECT_LT(problem.AttentionError(kernels, 3, 8192), 0.05);
+}
+
+TEST(LayerCache, ABudgetThatCannotBeKeptIsReported) {
+  const Kernels& kernels = KernelsFor(Target::kPortable);
+  Problem problem({.spec = "k=tcq3,v=tcq3,transform=full,budget=100K", .cells = 2048});
+  problem.Write(0, 2048);
+  for (int round = 0; round < 5; ++round) problem.Pack(kernels, 1);
+  EXPECT_TRUE(problem.cache().over_budget());
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "cache/token_mask.h"
 #include "codec/codec.h"
+#include "codec/token_mask.h"
 #include "kernel/kernels.h"
 
 namespace swivel {
@@ -43,15 +43,21 @@ class PackedStore {
   // Packs `tokens` of head `head` of a group; `packed` names those that hold packed rows already, which keep their meaning. Returns the
   // tokens that could not be packed (a NaN or an infinity inside, or out of the range of what the group shares): they must stay exact.
   virtual TokenMask PackGroup(const Kernels& kernels, int64_t group, int head, const GroupRows& rows, TokenMask tokens, TokenMask packed) = 0;
-  // Decodes one cell into the model's basis; `row` holds num_heads * width floats.
-  virtual void DecodeCell(int64_t cell, float* row) const = 0;
+  // Decodes one head's row of a cell into the model's basis; `row` holds `width` floats.
+  virtual void DecodeHead(int64_t cell, int head, float* row) const = 0;
+  // All heads, side by side.
+  void DecodeCell(int64_t cell, float* row) const {
+    for (int head = 0; head < shape().num_heads; ++head) DecodeHead(cell, head, row + static_cast<size_t>(head) * shape().width);
+  }
+  // Bytes of all heads of a group. Groups [first, first + count) are not needed any more: the memory goes back, in whole pages.
+  virtual size_t GroupBytes() const = 0;
+  virtual void DiscardGroups(int64_t first, int64_t count) = 0;
   // Copies packed cells [from, from + count) to [to, …) without decoding; false: not possible for these ranges, nothing was done.
   // Ranges may not overlap. Precondition: `source` has the same shape, codec and side.
   virtual bool CopyCells(const PackedStore& source, int64_t from, int64_t to, int64_t count) = 0;
   // Every row reads as zeros again and the memory goes back to the system.
   virtual void Clear() = 0;
 
-  virtual double BitsPerValue() const = 0;
   virtual size_t CapacityBytes() const = 0;
   virtual size_t ResidentBytes() const = 0;
 };

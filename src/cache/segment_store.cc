@@ -154,28 +154,29 @@ TokenMask SegmentStore::PackGroup(const Kernels& kernels, int64_t group, int hea
   return failed;
 }
 
-void SegmentStore::DecodeCell(int64_t cell, float* row) const {
+void SegmentStore::DecodeHead(int64_t cell, int head, float* row) const {
   const int width = shape_.width;
   const int64_t group = cell / shape_.num_cells * shape_.groups_per_stream() + cell % shape_.num_cells / kGroupTokens;
   const int token = static_cast<int>(cell % shape_.num_cells % kGroupTokens);
-  for (int head = 0; head < shape_.num_heads; ++head, row += width) {
-    float y[kMaxHeadWidth];
-    DecodeSegmentRow(layout_, Codes(group, head), SideData(group, head), token, y);
-    if (layout_.side == Side::kValue) {
-      InverseRotate(codec_->frame(Side::kValue), y, width);
-      std::copy(y, y + width, row);
-      continue;
-    }
-    if (transforms_.empty()) {
-      std::fill(row, row + width, 0.0f);
-      continue;
-    }
-    const KeyTransform& transform = transforms_[head];
-    std::copy(transform.mean.begin(), transform.mean.end(), row);
-    for (int j = 0; j < width; ++j) {
-      for (int i = 0; i < width; ++i) row[i] += transform.inverse[static_cast<size_t>(j) * width + i] * y[j];
-    }
+  float y[kMaxHeadWidth];
+  DecodeSegmentRow(layout_, Codes(group, head), SideData(group, head), token, y);
+  if (layout_.side == Side::kValue) {
+    InverseRotate(codec_->frame(Side::kValue), y, width);
+    std::copy(y, y + width, row);
+    return;
   }
+  if (transforms_.empty()) return std::fill(row, row + width, 0.0f);
+  const KeyTransform& transform = transforms_[head];
+  std::copy(transform.mean.begin(), transform.mean.end(), row);
+  for (int j = 0; j < width; ++j) {
+    for (int i = 0; i < width; ++i) row[i] += transform.inverse[static_cast<size_t>(j) * width + i] * y[j];
+  }
+}
+
+void SegmentStore::DiscardGroups(int64_t first, int64_t count) {
+  const size_t codes = layout_.CodesBytes() * static_cast<size_t>(shape_.num_heads), side = side_bytes_ * static_cast<size_t>(shape_.num_heads);
+  codes_.DiscardRange(codes * static_cast<size_t>(first), codes * static_cast<size_t>(count));
+  side_.DiscardRange(side * static_cast<size_t>(first), side * static_cast<size_t>(count));
 }
 
 bool SegmentStore::CopyCells(const PackedStore& other, int64_t from, int64_t to, int64_t count) {

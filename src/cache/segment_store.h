@@ -35,12 +35,13 @@ class SegmentStore final : public PackedStore {
   // Precondition: ready(). The first rows of a group fix its mean and its largest scales; a few later ones are coded against these, many
   // make the group be coded again as a whole.
   TokenMask PackGroup(const Kernels& kernels, int64_t group, int head, const GroupRows& rows, TokenMask tokens, TokenMask packed) override;
-  void DecodeCell(int64_t cell, float* row) const override;
+  void DecodeHead(int64_t cell, int head, float* row) const override;
+  size_t GroupBytes() const override { return (layout_.CodesBytes() + side_bytes_) * static_cast<size_t>(shape_.num_heads); }
+  void DiscardGroups(int64_t first, int64_t count) override;
   // Whole groups only.
   bool CopyCells(const PackedStore& source, int64_t from, int64_t to, int64_t count) override;
   void Clear() override;  // the basis stays
 
-  double BitsPerValue() const override { return layout_.BitsPerValue(); }
   size_t CapacityBytes() const override { return codes_.size() + side_.size(); }
   size_t ResidentBytes() const override { return codes_.ResidentBytes() + side_.ResidentBytes(); }
 

@@ -1,12 +1,15 @@
 // The cache specification: the one grammar behind --kv and SWIVEL_KV.
 //
-//   spec   = ( codec | preset ) { "," item }  |  item { "," item }
+//   spec   = ( codec | preset | file ) { "," item }  |  item { "," item }
 //   item   = "k=" codec | "v=" codec | "boundary=" n ":" codec | "scale=" mode | "k_scale=" mode | "v_scale=" mode
+//          | "layer=" n [ "-" n ] ":" [ "k=" | "v=" ] codec
 //          | "transform=" ( none | wht | eq | full ) | "mean=" flag | "group_mean=" flag | "halves=" flag
-//          | "sinks=" n | "window=" n | "calibration=" ( self | path ) | "shrink=" x
+//          | "sinks=" n | "window=" n | "decay=" age ":" bits { "+" age ":" bits } | "budget=" bytes [ K | M | G ] | "calibration=" ( self | path ) | "shrink=" x
 //   codec  = a name of codec/codecs.inc     mode = matched | unbiased | ls; without: the codec's own     flag = on | off
-// A bare codec name sets K and V; a preset is what SpecPresets() says and may be followed by items that change it. Unknown keys, names and
-// impossible values are errors that list what is accepted.
+//   file   = a path that ends in .toml (cache/spec_file.h)
+// A bare codec name sets K and V; a preset is what SpecPresets() says and may be followed by items that change it, and so may a file.
+// layer= may be given several times, for layers or sides that differ. Unknown keys, names and impossible values are errors that list what
+// is accepted.
 #ifndef SWIVEL_CACHE_SPEC_H_
 #define SWIVEL_CACHE_SPEC_H_
 
@@ -15,6 +18,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "cache/packed_store.h"
@@ -26,12 +30,30 @@ namespace swivel {
 // kHadamard signs + Hadamard, kDiagonal equalised channels before it, kFull a matrix for each head.
 enum class Transform : uint8_t { kNone, kHadamard, kDiagonal, kFull };
 
+// Groups that `age` tokens have been written after are packed again with `bits` bits.
+struct DecayStep {
+  int64_t age = 0;
+  int bits = 0;
+  friend bool operator==(const DecayStep&, const DecayStep&) = default;
+};
+
+// Another codec for one side of the layers first … last.
+struct LayerCodec {
+  int first = 0, last = 0;
+  Side side = Side::kKey;
+  CodecId codec = CodecId::kTurbo4;
+
+  friend auto operator<=>(const LayerCodec&, const LayerCodec&) = default;
+};
+
 struct CacheSpec {
   CodecId k = CodecId::kTurbo4;
   CodecId v = CodecId::kTurbo4;
   std::optional<ScaleMode> k_scale, v_scale;  // without: the default of each codec
   int boundary_layers = 0;                    // the first and the last n layers that have a cache use boundary_codec for K and V
   CodecId boundary_codec = CodecId::kQ8_0;
+  // They win over boundary_layers. Sorted; no two of a side overlap. Numbers that the model has no layer for mean nothing.
+  std::vector<LayerCodec> layers;
 
   Transform transform = Transform::kNone;
   bool mean = true;        // subtract the calibrated mean of the keys; not with kHadamard, which needs no calibration
@@ -39,6 +61,8 @@ struct CacheSpec {
   bool halves = true;      // kFull: two segments with bits of their own
   int sinks = 0;           // the first tokens of a sequence stay exact
   int window = 0;          // so do the last ones, at least
+  std::vector<DecayStep> decay;  // ascending ages, falling bits
+  uint64_t budget_bytes = 0;     // of the whole cache; old groups decay as far as it asks; 0: none
   std::string calibration = "self";  // or the path of a calibration file
   std::optional<double> shrink;      // factor on off-diagonal moments; without: .3 for self-calibration, .5 for a file
 
@@ -46,23 +70,35 @@ struct CacheSpec {
   CodecId CodecFor(Side side, int ordinal, int num_layers) const;
   ScaleMode ScaleFor(Side side, const Codec& codec) const { return (side == Side::kKey ? k_scale : v_scale).value_or(codec.default_scale); }
 
-  // Rows are kept exact before they are packed (cache/layer_cache.h).
-  bool Staged() const { return transform != Transform::kNone || sinks > 0 || window > 0; }
+  // Rows are kept exact before they are packed (cache/layer_cache.h). A codec that encodes groups needs it.
+  bool Staged() const { return transform != Transform::kNone || sinks > 0 || window > 0 || EncodesGroups(); }
+  // One of the codecs does.
+  bool EncodesGroups() const;
   // Keys need statistics of the model before they can be packed.
   bool Calibrated() const { return transform == Transform::kDiagonal || transform == Transform::kFull; }
   // A layer's rows of this codec are packed by groups.
   bool PacksGroups(const Codec& codec) const { return transform != Transform::kNone && codec.layout == Layout::kTrellis; }
   SegmentLayout Segments(Side side, const Codec& codec, int width) const;
 
+  // The codecs that a side's groups decay to, one step after the other: down to 2 bits where there is a budget, else as `decay` says. And the
+  // ages at which they do, negative where only a budget asks for it.
+  std::vector<const Codec*> DecayCodecs(const Codec& codec) const;
+  std::vector<int64_t> DecayAges(const Codec& codec) const;
+
   // An empty store for one side of a layer. Errors: those of the stores.
   StatusOr<std::unique_ptr<PackedStore>> MakeStore(Side side, const Codec& codec, const StoreShape& shape) const;
 
   // Canonical text: ParseSpec(ToString()) gives the same spec.
   std::string ToString() const;
+  // Bytes of a group of 128 packed rows of one head.
+  size_t GroupBytes(Side side, const Codec& codec, int width) const;
   // Bits a packed value, everything counted: of one codec, and the mean of K and V over all layers.
   double BitsOf(Side side, const Codec& codec, int width) const;
   double BitsPerValue(int k_width, int v_width, int num_layers) const;
 };
+
+// The spec where none is given.
+inline constexpr const char* kDefaultSpec = "balanced";
 
 StatusOr<CacheSpec> ParseSpec(std::string_view text);
 // One paragraph that states the grammar with every accepted name, for --help and errors.

@@ -17,7 +17,7 @@ CacheSpec ParseOrDie(const std::string& text) {
 
 bool Same(const CacheSpec& a, const CacheSpec& b) {
   return a.k == b.k && a.v == b.v && a.k_scale == b.k_scale && a.v_scale == b.v_scale && a.boundary_layers == b.boundary_layers &&
-         (a.boundary_layers == 0 || a.boundary_codec == b.boundary_codec);
+         (a.boundary_layers == 0 || a.boundary_codec == b.boundary_codec) && a.layers == b.layers;
 }
 
 TEST(Spec, ABareCodecSetsBothSides) {
@@ -43,6 +43,16 @@ TEST(Spec, ItemsSetWhatTheyName) {
   const CacheSpec both = ParseOrDie("turbo3,scale=unbiased");
   EXPECT_EQ(both.k_scale, ScaleMode::kUnbiased);
   EXPECT_EQ(both.v_scale, ScaleMode::kUnbiased);
+}
+
+// The exact rows are what a codec waits for that needs 32 rows at once.
+TEST(Spec, CodecsThatEncodeGroupsAreStaged) {
+  for (const char* text : {"kivi2", "k=kivi4,v=f16", "k=turbo4,v=kivi2", "turbo4,boundary=2:kivi4", "turbo4,layer=3:k=kivi2"}) EXPECT_TRUE(ParseOrDie(text).Staged()) << text;
+  EXPECT_FALSE(ParseOrDie("turbo4").Staged());
+  EXPECT_EQ(ParseOrDie("kivi2").ToString(), "k=kivi2,v=kivi2");
+  EXPECT_DOUBLE_EQ(ParseOrDie("k=kivi4,v=kivi2").BitsPerValue(128, 128, 4), 4.0);
+  EXPECT_FALSE(ParseSpec("kivi2,transform=full").ok());
+  EXPECT_TRUE(ParseSpec("k=tcq3,v=kivi2,transform=full").ok());
 }
 
 // A dot is part of a name: items end at commas, a boundary's codec begins at the colon.
@@ -137,13 +147,32 @@ TEST(Spec, ErrorsNameWhatIsWrongAndWhatIsAccepted) {
       {"scale=best", {"'best'", "matched", "unbiased", "ls"}},
       {"k_scale=", {"''", "matched", "unbiased", "ls"}},
       {"v_scale=Matched", {"'Matched'", "matched", "unbiased", "ls"}},
-      {"key=turbo4", {"'key'", "k, v, boundary, scale, k_scale, v_scale"}},
+      {"key=turbo4", {"'key'", "k, v, boundary, layer, scale, k_scale, v_scale"}},
       {"K=turbo4", {"'K'", "k, v, boundary"}},
       {"=turbo4", {"''", "k, v, boundary"}},
       {"k=turbo4,k=turbo4", {"'k'", "twice"}},
       {"turbo4,turbo3", {"codec", "twice"}},
       {"scale=ls,scale=ls", {"'scale'", "twice"}},
       {"boundary=1:f16,boundary=2:f16", {"'boundary'", "twice"}},
+      {"layer=", {"layer=''", "A-B:CODEC"}},
+      {"layer=0", {"layer='0'", "A-B:CODEC", "0 to 999"}},
+      {"layer=:q8_0", {"layer=':q8_0'", "A-B:CODEC"}},
+      {"layer=-1:q8_0", {"layer='-1:q8_0'", "A-B:CODEC"}},
+      {"layer=0-:q8_0", {"layer='0-:q8_0'", "A-B:CODEC"}},
+      {"layer=3-2:q8_0", {"layer='3-2:q8_0'", "A-B:CODEC"}},
+      {"layer=0-1000:q8_0", {"layer='0-1000:q8_0'", "0 to 999"}},
+      {"layer=0-1-2:q8_0", {"layer='0-1-2:q8_0'", "A-B:CODEC"}},
+      {"layer=0x:q8_0", {"layer='0x:q8_0'", "A-B:CODEC"}},
+      {"layer=0:", with_codecs("''")},
+      {"layer=0:k=", with_codecs("''")},
+      {"layer=0:q=f16", with_codecs("'q=f16'")},
+      {"layer=0:turbo33", with_codecs("'turbo33'")},
+      {"layer=0-4:q8_0,layer=3:f16", {"layer='3:f16'", "the keys of layer 3", "already"}},
+      {"layer=0-4:v=q8_0,layer=2-9:f16", {"the values of layer 2", "already"}},
+      {"layer=0-4:v=q8_0,layer=2-9:v=q8_0", {"the values of layer 2", "already"}},
+      {"balanced,layer=0:tcq6", {"k=tcq2, k=tcq3 or k=tcq4", "not tcq6"}},
+      {"balanced,boundary=1:tcq5", {"k=tcq2, k=tcq3 or k=tcq4", "not tcq5"}},
+      {"turbo4,calibration=", {"calibration=", "self"}},
   };
   for (const Wrong& wrong : table) {
     const StatusOr<CacheSpec> spec = ParseSpec(wrong.text);
@@ -170,6 +199,30 @@ TEST(Spec, BoundaryTakesTheFirstAndLastLayers) {
   EXPECT_EQ(ParseOrDie("turbo4").CodecFor(Side::kKey, 0, 1), CodecId::kTurbo4);
 }
 
+TEST(Spec, LayersHaveCodecsOfTheirOwn) {
+  const CacheSpec spec = ParseOrDie("k=turbo4,v=turbo3,boundary=1:q8_0,layer=0-1:k=f16,layer=3:turbo2,layer=7:v=turbo4,layer=900-999:f16");
+  const CodecId k[] = {CodecId::kF16, CodecId::kF16, CodecId::kTurbo4, CodecId::kTurbo2, CodecId::kTurbo4, CodecId::kQ8_0};
+  const CodecId v[] = {CodecId::kQ8_0, CodecId::kTurbo3, CodecId::kTurbo3, CodecId::kTurbo2, CodecId::kTurbo3, CodecId::kQ8_0};
+  for (int layer = 0; layer < 6; ++layer) {
+    EXPECT_EQ(spec.CodecFor(Side::kKey, layer, 6), k[layer]) << layer;
+    EXPECT_EQ(spec.CodecFor(Side::kValue, layer, 6), v[layer]) << layer;
+  }
+  EXPECT_EQ(spec.CodecFor(Side::kValue, 7, 8), CodecId::kTurbo4);
+  EXPECT_DOUBLE_EQ(ParseOrDie("turbo4,layer=3-4:k=q8_0").BitsPerValue(128, 128, 10), 0.9 * 4.125 + 0.1 * 8.5);
+  // Exceptions may leave the transform.
+  EXPECT_EQ(ParseOrDie("balanced,layer=0:k=q8_0,layer=1:v=tcq6").layers.size(), 2u);
+}
+
+TEST(Spec, LayersHaveOneCanonicalText) {
+  const std::string canonical = "k=turbo4,v=turbo4,layer=0:k=f16,layer=2-4:q8_0,layer=7:v=turbo2";
+  for (const char* text : {"turbo4,layer=2-4:q8_0,layer=0:k=f16,layer=7:v=turbo2", "layer=7-7:v=turbo2,layer=2-4:v=q8_0,layer=0-0:k=f16,layer=2-4:k=q8_0"}) {
+    EXPECT_EQ(ParseOrDie(text).ToString(), canonical);
+  }
+  EXPECT_TRUE(Same(ParseOrDie(canonical), ParseOrDie(ParseOrDie(canonical).ToString())));
+  // Equal ranges, other codecs.
+  EXPECT_EQ(ParseOrDie("layer=1-2:v=q8_0,layer=1-2:k=f16").ToString(), "k=turbo4,v=turbo4,layer=1-2:k=f16,layer=1-2:v=q8_0");
+}
+
 TEST(Spec, BitsAValueAverageLayersSidesAndWidths) {
   EXPECT_DOUBLE_EQ(ParseOrDie("f16").BitsPerValue(128, 128, 30), 16.0);
   EXPECT_DOUBLE_EQ(ParseOrDie("turbo4").BitsPerValue(128, 128, 30), 4.125);
@@ -182,8 +235,8 @@ TEST(Spec, BitsAValueAverageLayersSidesAndWidths) {
 TEST(Spec, HelpNamesEverythingAndItsExamplesParse) {
   const std::string help = SpecHelp();
   for (const Codec* codec : AllCodecs()) EXPECT_NE(help.find(codec->name), std::string::npos);
-  for (const char* word : {"k=", "v=", "boundary=", "scale=", "k_scale=", "v_scale=", "matched", "unbiased", "ls", "transform=", "mean=",
-                           "group_mean=", "halves=", "sinks=", "window=", "calibration=", "shrink="}) {
+  for (const char* word : {"k=", "v=", "boundary=", "layer=", "scale=", "k_scale=", "v_scale=", "matched", "unbiased", "ls", "transform=", "mean=",
+                           "group_mean=", "halves=", "sinks=", "window=", "decay=", "budget=", "calibration=", "shrink="}) {
     EXPECT_NE(help.find(word), std::string::npos) << word;
   }
   for (const SpecPreset& preset : SpecPresets()) EXPECT_NE(help.find(preset.name), std::string::npos);

@@ -144,9 +144,10 @@ class WindowSums {
         Eigen::Map<Array> row(&logits_(i, from - first), to - from);
         float weight = 0;
         if (Softmax(begin + i, from, row)) {
-          row *= (1 - row) * counted_.segment(from, to - from);
+          row *= counted_.segment(from, to - from);
+          weight = row.sum() == 0 ? 0 : std::max(1 - row.square().sum(), 0.0f);  // NaN stays NaN
+          row *= 1 - row;
           attention.segment(from - first, to - from) += row;
-          weight = row.sum();
         }
         // Logits beyond the range of float: a key or a query of absurd size.
         if (!std::isfinite(weight)) return Status::Invalid("calibration: attention logits of the window are not finite");

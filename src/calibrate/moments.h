@@ -5,10 +5,11 @@
 //
 // Why weights: an error e_j of the logit of key j changes the softmax p of a query by a KL divergence of (1/2) Var_p(e). With errors that
 // are independent between keys its mean is (1/2) sum_j p_j (1 - p_j) E e_j^2, over the keys j that are not stored exactly. So
-//   weight of a query = sum over visible, not excluded keys of p (1 - p)          (1 - sum p^2 where nothing is excluded)
 //   weight of a key   = .75 n a_j / sum a + .25,  a_j = sum over queries p_j (1 - p_j),  n keys that are not excluded
-// The uniform quarter keeps keys in the sum that nobody has looked at yet. Excluded keys (attention sinks, stored exactly) take part in the
-// softmax and in nothing else.
+//   weight of a query = 1 - sum p_j^2 over the keys that are not excluded; 0 when it sees none of them
+// The uniform quarter keeps keys in the sum that nobody has looked at yet. For the same reason a query that looks at excluded keys only
+// counts as one that spreads its attention, not as none: sum p (1 - p) would be no better from 2048 tokens and 6 % worse from 128 (KL of
+// the softmax, 24 heads of S). Excluded keys (attention sinks, stored exactly) take part in the softmax and in nothing else.
 #ifndef SWIVEL_CALIBRATE_MOMENTS_H_
 #define SWIVEL_CALIBRATE_MOMENTS_H_
 

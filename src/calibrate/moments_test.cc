@@ -37,7 +37,7 @@ HeadMoments Expected(const AttentionWindow& w, bool group_means, const std::vect
     for (size_t i = 0; i < queries; ++i) {
       const float* q = w.queries + head * head_stride + i * stride;
       std::vector<double> p(keys, 0);
-      double most = -1e300, sum = 0, weight = 0;
+      double most = -1e300, sum = 0, weight = 1, outside = 0;
       for (size_t j = 0; j < keys; ++j) {
         for (size_t c = 0; c < d; ++c) p[j] += static_cast<double>(q[c]) * w.keys[j * key_stride + c];
         p[j] *= w.logit_scale;
@@ -52,8 +52,10 @@ HeadMoments Expected(const AttentionWindow& w, bool group_means, const std::vect
         p[j] /= sum;
         if (Excluded(w, static_cast<int>(j))) continue;
         attention[j] += p[j] * (1 - p[j]);
-        weight += p[j] * (1 - p[j]);
+        weight -= p[j] * p[j];
+        outside += p[j];
       }
+      if (outside == 0) continue;
       result.query_weight += weight;
       for (size_t c = 0; c < d * d; ++c) result.query_moment[c] += weight * q[c / d] * q[c % d];
     }

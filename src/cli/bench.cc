@@ -28,7 +28,7 @@ namespace {
 constexpr int kMaxTokens = 1 << 24;
 
 struct Arguments {
-  std::string model, kv = "turbo4,turbo3", stock = "f16,q8_0,q4_0", op = "decode", heads = "32:8", depth, queries, format = "md";
+  std::string model, kv = "balanced,turbo4", stock = "f16,q8_0,q4_0", op = "decode", heads = "32:8", depth, queries, format = "md";
   int head_width = 128, prompt = 512, generate = 64, threads = DefaultThreads(), rounds = 0;
   bool verbose = false;
 };

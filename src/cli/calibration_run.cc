@@ -16,8 +16,8 @@
 namespace swivel::cli {
 namespace {
 
-// Of the time of a chunk, how much the model takes; the rest are moments. Measured on S with two threads; only the time left depends on it.
-constexpr double kModelShare = .4;
+// Of the time of a chunk, how much the model takes; the rest are moments. Measured on S; only the time left depends on it.
+constexpr double kModelShare = .85;
 
 struct Job {
   const CapturedRows* keys;

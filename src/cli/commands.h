@@ -12,6 +12,7 @@ void AddRun(CLI::App& app, int* exit_code);
 void AddEval(CLI::App& app, int* exit_code);
 void AddCompare(CLI::App& app, int* exit_code);
 void AddBench(CLI::App& app, int* exit_code);
+void AddTune(CLI::App& app, int* exit_code);
 void AddExec(CLI::App& app, int* exit_code);
 void AddSize(CLI::App& app, int* exit_code);
 void AddInfo(CLI::App& app, int* exit_code);

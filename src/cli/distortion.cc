@@ -33,6 +33,7 @@ struct Arguments {
   size_t vectors = 0;  // 0: kDefaultVectors
   uint64_t seed = 1;
   bool no_time = false;
+  int threads = 1;
 };
 
 StatusOr<std::vector<const Codec*>> Codecs(const std::string& list) {
@@ -131,6 +132,7 @@ Status Distortion(const Arguments& arguments) {
   }
   options.target = *target;
   options.time = !arguments.no_time;
+  options.threads = arguments.threads;
   Progress progress;
   progress.Begin(static_cast<double>(plan->size() * codecs->size()));
   std::vector<DistortionRow> rows;
@@ -191,6 +193,11 @@ void AddDistortion(CLI::App& app, int* exit_code) {
                    "Scale of a row, for codecs that have the choice: matched, unbiased or ls [what a cache takes]")
       ->check(CLI::IsMember({"matched", "unbiased", "ls"}));
   command->add_flag("--no-time", arguments->no_time, "Do not measure times: the output then depends on the arguments only");
+  command
+      ->add_option("-t,--threads", arguments->threads,
+                   "Threads that encode at once while that is timed; the time of a vector is that of the whole over all their vectors")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
   command->add_option("-o,--output", arguments->format, "md, csv or json")
       ->capture_default_str()
       ->check(CLI::IsMember({"md", "csv", "json"}));

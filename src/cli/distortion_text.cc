@@ -38,6 +38,7 @@ Json Record(const DistortionRow& row, Target target) {
           {"encode_ns", OrNull(row.encode_ns)},
           {"encode_scalar_ns", OrNull(row.encode_scalar_ns)},
           {"decode_ns", OrNull(row.decode_ns)},
+          {"threads", row.threads},
           {"target", TargetName(target)},
           {"reason", row.reason.empty() ? Json() : Json(row.reason)}};
 }
@@ -77,6 +78,7 @@ std::string DistortionCsv(const std::vector<DistortionRow>& rows, Target target)
 
 std::string DistortionMarkdown(const std::vector<DistortionRow>& rows, Target target) {
   std::string text;
+  const int threads = rows.empty() ? 1 : rows.front().threads;
   for (size_t begin = 0; begin < rows.size();) {
     const DistortionRow& first = rows[begin];
     Table table;
@@ -100,9 +102,9 @@ std::string DistortionMarkdown(const std::vector<DistortionRow>& rows, Target ta
   }
   return text +
          fmt::format(
-             "\nmse: mean of ||x - x~||^2 / ||x||^2. Times of a vector on one thread; encode: {} kernels, decode: scalar, rotated back "
-             "with {}.\n{}; swivel {}. docs/evaluation.md defines each figure.\n",
-             TargetName(target), TargetName(target), CpuName(), SWIVEL_VERSION);
+             "\nmse: mean of ||x - x~||^2 / ||x||^2. Times of a vector; encode: {} kernels on {} thread{}, decode: scalar on one thread, "
+             "rotated back with {}.\n{}; swivel {}. docs/evaluation.md defines each figure.\n",
+             TargetName(target), threads, threads == 1 ? "" : "s", TargetName(target), CpuName(), SWIVEL_VERSION);
 }
 
 }  // namespace swivel::cli

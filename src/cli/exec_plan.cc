@@ -129,7 +129,7 @@ class Planner {
       return SpecsFromTypes();
     }
     if (!kv.empty() && inherited != nullptr && kv != *inherited) plan_.notes.push_back("--kv replaces SWIVEL_KV=" + *inherited);
-    const std::string text = !kv.empty() ? kv : inherited != nullptr && !inherited->empty() ? *inherited : CacheSpec().ToString();
+    const std::string text = !kv.empty() ? kv : inherited != nullptr && !inherited->empty() ? *inherited : kDefaultSpec;
     const StatusOr<CacheSpec> spec = ParseSpec(text);
     if (!spec.ok()) return Status::Invalid((kv.empty() && inherited ? "SWIVEL_KV: " : "--kv: ") + spec.status().message());
     specs_.push_back(spec.value().ToString());

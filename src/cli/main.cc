@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
   swivel::cli::AddEval(app, &exit_code);
   swivel::cli::AddCompare(app, &exit_code);
   swivel::cli::AddBench(app, &exit_code);
+  swivel::cli::AddTune(app, &exit_code);
   swivel::cli::AddExec(app, &exit_code);
   swivel::cli::AddSize(app, &exit_code);
   swivel::cli::AddInfo(app, &exit_code);

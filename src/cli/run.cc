@@ -28,7 +28,7 @@ namespace swivel::cli {
 namespace {
 
 struct RunArguments {
-  std::string model, prompt, prompt_file, kv = "turbo4";
+  std::string model, prompt, prompt_file, kv = kDefaultSpec;
   int new_tokens = 128, context = 0, threads = DefaultThreads();
   SamplerOptions sampling;
   bool stock = false, chat = false, verbose = false, kv_given = false;

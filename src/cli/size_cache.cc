@@ -31,12 +31,15 @@ StatusOr<uint64_t> StockRowBytes(const std::string& name, int64_t values) {
   return Status::Invalid("'" + name + "' is not a cache type of llama.cpp");
 }
 
-// One head's cells of one stream, in whole groups.
-StatusOr<uint64_t> PackedBytes(const Codec& codec, int width, int64_t cells) {
+// One head's cells of one stream: whole groups, and the rows of a full context that stay exact as f16: the window, and the group that is being
+// filled. (Sinks are a page.)
+StatusOr<uint64_t> PackedBytes(const CacheSpec& spec, Side side, const Codec& codec, int width, int64_t cells) {
   if (width == 0) return uint64_t{0};
   const Status status = CheckWidth(codec, width);
   if (!status.ok()) return status;
-  return static_cast<uint64_t>(PadTo(cells, kGroupTokens) / kGroupTokens) * codec.group_bytes(width);
+  const auto groups = static_cast<uint64_t>(PadTo(cells, kGroupTokens) / kGroupTokens);
+  const int64_t exact = spec.Staged() ? std::min<int64_t>(cells, spec.window + kGroupTokens) : 0;
+  return groups * spec.GroupBytes(side, codec, width) + static_cast<uint64_t>(exact * width) * sizeof(uint16_t);
 }
 
 std::optional<uint64_t> ReadNumber(const std::string& path) {
@@ -67,7 +70,7 @@ StatusOr<uint64_t> CacheBytes(const gguf::ModelShape& shape, const SizedCache& c
     for (Side side : {Side::kKey, Side::kValue}) {
       const int width = side == Side::kKey ? layer.k_width : layer.v_width;
       if (cache.spec) {
-        const StatusOr<uint64_t> bytes = PackedBytes(GetCodec(cache.spec->CodecFor(side, i, num_layers)), width, cells.cells);
+        const StatusOr<uint64_t> bytes = PackedBytes(*cache.spec, side, GetCodec(cache.spec->CodecFor(side, i, num_layers)), width, cells.cells);
         if (!bytes.ok()) return bytes.status();
         total += bytes.value() * static_cast<uint64_t>(layer.heads_kv * cells.streams);
       } else {

@@ -15,12 +15,12 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "codec/token_mask.h"
 #include "math/codebook.h"
 #include "math/rotation.h"
 
 namespace swivel {
 
-inline constexpr int kGroupTokens = 128;
 inline constexpr int kMinHeadWidth = 32;
 inline constexpr int kMaxHeadWidth = 576;
 
@@ -41,7 +41,8 @@ enum class CodecId : uint8_t {
 
 // How the bytes of a group are arranged; see docs/formats.md and the codec's own file.
 // kRows: rows one after the other, [token][row bytes]; only the codec's own functions read them, attention decodes them to floats.
-enum class Layout : uint8_t { kF16, kBf16, kQ8_0, kQ4_0, kPlanes, kRows, kTrellis };
+// kBlocks: likewise, but blocks of rows share something, so `encode_group` writes them.
+enum class Layout : uint8_t { kF16, kBf16, kQ8_0, kQ4_0, kPlanes, kRows, kTrellis, kBlocks };
 
 struct Codec {
   CodecId id;
@@ -62,11 +63,11 @@ struct Codec {
   // Bytes of a group of kGroupTokens rows of `width` values, scales included; a multiple of 64.
   size_t (*group_bytes)(int width);
   // Encodes one row of `width` floats as row `token` (0..127) of a group; other rows are left as they are.
-  // A row that holds a NaN or an infinity decodes to NaN: damage stays visible.
+  // A row that holds a NaN or an infinity decodes to NaN: damage stays visible. Null where encode_group is set.
   void (*encode)(const float* row, int width, Side side, ScaleMode mode, uint8_t* group, int token);
   // Decodes one row in the codec's frame (no inverse rotation).
   void (*decode_in_frame)(const uint8_t* group, int width, Side side, int token, float* row);
-  // Copies one packed row without decoding it. The groups may be the same.
+  // Copies one packed row without decoding it. The groups may be the same. Null where encode_group is set: whole groups are copied.
   void (*copy_row)(const uint8_t* from_group, int from_token, int width, Side side, uint8_t* to_group, int to_token);
 
   // kPlanes: codes are the levels nearest to the row at norm sqrt(width), which is what the kernels' fast encoder finds. False: the
@@ -74,6 +75,14 @@ struct Codec {
   bool nearest_levels = true;
   // The scale mode where a spec names none.
   ScaleMode default_scale = ScaleMode::kMatched;
+
+  // Codecs that code neighbouring rows together have this instead of `encode` and `copy_row`. Encodes `tokens`, whose rows start
+  // token * row_stride floats behind `rows`; rows of other tokens are not read. `packed` names the tokens that were encoded before: they
+  // decode to what they did. Returns the tokens that could not be encoded: a NaN or an infinity inside, or out of the range of what was
+  // chosen for the packed rows beside them. These must stay exact; what they decode to is finite and means nothing.
+  TokenMask (*encode_group)(const float* rows, size_t row_stride, TokenMask tokens, TokenMask packed, int width, Side side,
+                            uint8_t* group) = nullptr;
+  bool encodes_groups() const { return encode_group != nullptr; }
 };
 
 // All codecs, in the order of codecs.inc.

@@ -18,7 +18,7 @@ using test_rows::Describe;
 
 template <class Body>
 void ForEachCase(Body body) {
-  for (const Codec* codec : AllCodecs()) {
+  for (const Codec* codec : test_rows::RowCodecs()) {
     for (int width : test_rows::FewWidthsOf(*codec)) {
       for (Side side : {Side::kKey, Side::kValue}) {
         for (ScaleMode mode : test_rows::ModesOf(*codec)) {
@@ -68,7 +68,7 @@ TEST(Edge, ConstantAndSparseRowsKeepTheirDirection) {
 
 // With one magnitude in every rotated slot the corrected scale makes a single spike exact, up to the rounding of the scale.
 TEST(Edge, SpikesAreExactAtPowersOfTwo) {
-  for (const Codec* codec : AllCodecs()) {
+  for (const Codec* codec : test_rows::RowCodecs()) {
     if (codec->layout != Layout::kPlanes || !test_rows::MixesWholeRow(*codec)) continue;
     for (int width : {32, 64, 128, 256, 512}) {
       for (int at : {0, 7, width - 1}) {
@@ -128,7 +128,7 @@ TEST(Edge, FiniteRowsStayFiniteOrBecomeVisiblyDamaged) {
 }
 
 TEST(Edge, PowersOfTwoChangeOnlyTheScale) {
-  for (const Codec* codec : AllCodecs()) {
+  for (const Codec* codec : test_rows::RowCodecs()) {
     if (!codec->has_integer_kernels()) continue;
     for (int width : test_rows::kWidths) {
       for (ScaleMode mode : test_rows::ModesOf(*codec)) {
@@ -155,7 +155,7 @@ TEST(Edge, PowersOfTwoChangeOnlyTheScale) {
 }
 
 TEST(Edge, TinyRowsLoseThePrecisionOfTheirScaleOnly) {
-  for (const Codec* codec : AllCodecs()) {
+  for (const Codec* codec : test_rows::RowCodecs()) {
     if (!codec->has_integer_kernels()) continue;
     Random random(54);
     // The scale's step below 2^-126 is 2^-134 = 4.6e-41.

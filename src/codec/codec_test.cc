@@ -24,7 +24,7 @@ using test_rows::GuardedGroup;
 
 template <class Body>
 void ForEachCodecWidthSide(Body body, std::vector<int> (*widths_of)(const Codec&) = test_rows::WidthsOf) {
-  for (const Codec* codec : AllCodecs()) {
+  for (const Codec* codec : test_rows::RowCodecs()) {
     for (int width : widths_of(*codec)) {
       for (Side side : {Side::kKey, Side::kValue}) {
         SCOPED_TRACE(Describe(*codec, width, side, ScaleMode::kMatched));
@@ -47,6 +47,9 @@ TEST(Codecs, AreFoundByTheirNames) {
     EXPECT_NE(std::string(codec->summary), "");
     EXPECT_EQ(codec->levels != nullptr, codec->layout == Layout::kPlanes);
     EXPECT_EQ(codec->books != nullptr, codec->layout == Layout::kPlanes);
+    EXPECT_EQ(codec->encodes_groups(), codec->layout == Layout::kBlocks);
+    EXPECT_NE(codec->encodes_groups(), codec->encode != nullptr);
+    EXPECT_NE(codec->encodes_groups(), codec->copy_row != nullptr);
   }
 }
 
@@ -228,6 +231,11 @@ TEST(Codecs, WorkOnAThreadWithASmallStack) {
   const auto body = [](void*) -> void* {
     for (const Codec* codec : AllCodecs()) {
       std::vector<uint8_t> group(codec->group_bytes(576));
+      if (codec->encodes_groups()) {
+        const std::vector<float> rows(kGroupTokens * 576, 0.5f);
+        codec->encode_group(rows.data(), 576, TokenMask::First(kGroupTokens), {}, 576, Side::kKey, group.data());
+        continue;
+      }
       std::vector<float> row(576, 0.5f);
       row[3] = -2.0f;
       for (Target target : SupportedTargets())

@@ -39,7 +39,6 @@ struct SegmentLayout {
   size_t CodesBytes() const { return SegmentBytes(segment[0]) + SegmentBytes(segment[1]); }
   size_t ScalesOffset(int s) const { return kSegmentHeader + (has_mean ? static_cast<size_t>(width) : 0) + static_cast<size_t>(kGroupTokens) * s; }
   size_t SideBytes() const { return ScalesOffset(count); }
-  double BitsPerValue() const { return 8.0 * static_cast<double>(CodesBytes() + SideBytes()) / (static_cast<double>(kGroupTokens) * width); }
 
  private:
   static size_t SegmentBytes(const Segment& s) { return static_cast<size_t>(kGroupTokens / 8) * s.width * s.bits; }

@@ -18,6 +18,13 @@ namespace swivel::test_rows {
 
 inline const Codec& Find(std::string_view name) { return **FindCodec(name); }
 
+// Those with `encode`: tests of single rows. Codecs that encode groups have files of their own (kivi_test.cc).
+inline std::vector<const Codec*> RowCodecs() {
+  std::vector<const Codec*> codecs(AllCodecs().begin(), AllCodecs().end());
+  std::erase_if(codecs, [](const Codec* codec) { return codec->encodes_groups(); });
+  return codecs;
+}
+
 // Head widths of real models and their multiples: powers of two, 3, 5, 7 and 9 times a power of two.
 inline constexpr int kWidths[] = {32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 320, 512, 576};
 

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 
 #include "base/random.h"
 #include "cache/group_store.h"
 #include "eval/metrics.h"
+#include "eval/thread_team.h"
 #include "eval/vector_math.h"
 #include "kernel/kernels.h"
 
@@ -95,6 +97,22 @@ Status DistortionMeter::MeasureError(const Codec& codec, const DistortionOptions
   StatusOr<std::unique_ptr<GroupStore>> store = GroupStore::Create(codec, options.side, ScaleOf(codec, options), shape);
   if (!store.ok()) return store.status();
 
+  const auto describe = [&](size_t i) {
+    const std::span<const float> row = set_.row(i);
+    const float largest = *std::max_element(row.begin(), row.end(), [](float a, float b) { return std::fabs(a) < std::fabs(b); });
+    return fmt::format("(its norm is {:.3g}, its largest value {:.3g})", norms_[i], std::fabs(largest));
+  };
+  for (size_t begin = 0; begin < set_.rows(); begin += kGroupTokens) {
+    const TokenMask tokens = TokenMask::First(static_cast<int64_t>(set_.rows() - begin));
+    const TokenMask failed =
+        (*store)->EncodeGroup(kernels, static_cast<int64_t>(begin) / kGroupTokens, 0, set_.row(begin).data(), width, tokens, {});
+    for (int token = 0; token < kGroupTokens; ++token) {
+      if (!failed.Has(token)) continue;
+      const size_t i = begin + static_cast<size_t>(token);
+      return Status::Unsupported(fmt::format("codec {} cannot encode vector {} {}", codec.name, i, describe(i)));
+    }
+  }
+
   std::vector<double> relative, divergences;
   double error_energy = 0;
   double exact_squares = 0, product = 0, error_squares = 0;  // of <q, x> and <q, x~ - x>, both over ||x||
@@ -102,7 +120,6 @@ Status DistortionMeter::MeasureError(const Codec& codec, const DistortionOptions
   for (size_t block = 0; block < num_blocks_; ++block) {
     const size_t begin = BlockBegin(block), end = BlockBegin(block + 1);
     decoded.resize((end - begin) * width);
-    for (size_t i = begin; i < end; ++i) (*store)->EncodeCell(kernels, static_cast<int64_t>(i), set_.row(i).data());
     for (size_t i = begin; i < end; ++i) {
       const std::span<const float> row = set_.row(i);
       float* back = &decoded[(i - begin) * width];
@@ -110,9 +127,7 @@ Status DistortionMeter::MeasureError(const Codec& codec, const DistortionOptions
       for (size_t j = 0; j < width; ++j) error[j] = back[j] - row[j];
       const double square = Dot(error, error), norm = norms_[i];
       if (!std::isfinite(square)) {
-        return Status::Unsupported(fmt::format(
-            "codec {} decodes vector {} to NaN or infinity (its norm is {:.3g}, its largest value {:.3g})", codec.name, i, norm,
-            std::fabs(*std::max_element(row.begin(), row.end(), [](float a, float b) { return std::fabs(a) < std::fabs(b); }))));
+        return Status::Unsupported(fmt::format("codec {} decodes vector {} to NaN or infinity {}", codec.name, i, describe(i)));
       }
       relative.push_back(square / (norm * norm));
       error_energy += square;
@@ -154,35 +169,47 @@ void DistortionMeter::MeasureTime(const Codec& codec, const DistortionOptions& o
   // Several groups in turns: a single one would teach the branch predictor its codes. Few enough to stay in the second-level cache.
   const size_t rows_a_group = std::min<size_t>(set_.rows(), kGroupTokens);
   const size_t num_groups = std::clamp<size_t>(set_.rows() / kGroupTokens, 1, 8);
-  std::vector<uint8_t> groups(num_groups * bytes);
-  std::vector<float> decoded(static_cast<size_t>(width));
-  float kept = 0;  // a result that is used cannot be left out by the compiler
-  const auto each_row = [&](size_t call, auto action) {
-    const size_t group = call % num_groups;
-    for (size_t i = 0; i < rows_a_group; ++i)
-      action(set_.row(group * rows_a_group + i).data(), &groups[group * bytes], static_cast<int>(i));
+  const auto threads = static_cast<size_t>(options.threads);
+  std::vector<uint8_t> groups(threads * num_groups * bytes);
+  const auto encode_group = [&](auto encode_row, size_t which, uint8_t* group) {
+    const float* rows = set_.row(which * rows_a_group).data();
+    if (codec.encodes_groups()) {
+      codec.encode_group(rows, set_.row(0).size(), TokenMask::First(static_cast<int64_t>(rows_a_group)), {}, width, options.side, group);
+      return;
+    }
+    for (size_t i = 0; i < rows_a_group; ++i) encode_row(set_.row(which * rows_a_group + i).data(), group, static_cast<int>(i));
   };
   const double per_row = 1.0 / static_cast<double>(rows_a_group);
-  result->encode_scalar_ns =
-      per_row * MedianNanoseconds([&](size_t call) {
-        each_row(call, [&](const float* row, uint8_t* group, int token) { codec.encode(row, width, options.side, scale, group, token); });
-      });
-  result->encode_ns = per_row * MedianNanoseconds([&](size_t call) {
-                        each_row(call, [&](const float* row, uint8_t* group, int token) {
-                          kernels.encode(codec, row, width, options.side, scale, group, token);
-                        });
-                      });
-  for (size_t call = 0; call < num_groups; ++call) {
-    each_row(call,
-             [&](const float* row, uint8_t* group, int token) { kernels.encode(codec, row, width, options.side, scale, group, token); });
-  }
+  const auto time_encode = [&](auto encode_row) {
+    if (threads == 1) {
+      return per_row * MedianNanoseconds([&](size_t call) { encode_group(encode_row, call % num_groups, &groups[call % num_groups * bytes]); });
+    }
+    ThreadTeam team(options.threads);
+    const std::function<void(int)> work = [&](int thread) {
+      for (size_t g = 0; g < num_groups; ++g) encode_group(encode_row, g, &groups[(static_cast<size_t>(thread) * num_groups + g) * bytes]);
+    };
+    return per_row / static_cast<double>(threads * num_groups) * MedianNanoseconds([&](size_t) { team.Run(work); });
+  };
+  result->threads = options.threads;
+  result->encode_scalar_ns = time_encode(
+      [&](const float* row, uint8_t* group, int token) { codec.encode(row, width, options.side, scale, group, token); });
+  // All groups are written once, so that decoding reads what belongs there.
+  const auto encode_row = [&](const float* row, uint8_t* group, int token) {
+    kernels.encode(codec, row, width, options.side, scale, group, token);
+  };
+  result->encode_ns = time_encode(encode_row);
+  for (size_t g = 0; g < num_groups; ++g) encode_group(encode_row, g, &groups[g * bytes]);
+
+  std::vector<float> decoded(static_cast<size_t>(width));
+  float kept = 0;  // a result that is used cannot be left out by the compiler
   const Frame frame = codec.frame(options.side);
   result->decode_ns = per_row * MedianNanoseconds([&](size_t call) {
-                        each_row(call, [&](const float*, uint8_t* group, int token) {
-                          codec.decode_in_frame(group, width, options.side, token, decoded.data());
+                        const uint8_t* group = &groups[call % num_groups * bytes];
+                        for (size_t i = 0; i < rows_a_group; ++i) {
+                          codec.decode_in_frame(group, width, options.side, static_cast<int>(i), decoded.data());
                           kernels.inverse_rotate(frame, decoded.data(), width);
                           kept += decoded[0];
-                        });
+                        }
                       });
   [[maybe_unused]] volatile float sink = kept;
 }

@@ -23,6 +23,7 @@ struct DistortionOptions {
   std::optional<ScaleMode> scale;     // of codecs that have a choice; without: what a cache takes when its spec names none
   Target target = Target::kPortable;  // of the encoding that is measured and timed
   bool time = true;
+  int threads = 1;  // that encode at once while that is timed
 };
 
 // A codec on a set of vectors. What was not measured is absent; then `reason` says why.
@@ -37,6 +38,7 @@ struct DistortionRow {
   std::optional<double> mse_centered;  // absent where the vectors are all alike
   std::optional<double> ip_var_times_d, ip_bias, ip_bias_err;
   std::optional<double> softmax_kl, softmax_kl_err;              // absent for fewer than 16 vectors
+  int threads = 1;                                               // of the two encode times
   std::optional<double> encode_ns, encode_scalar_ns, decode_ns;  // a vector
   std::string reason;
 };

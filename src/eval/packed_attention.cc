@@ -3,12 +3,28 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/half.h"
 #include "base/random.h"
+#include "cache/make_layer.h"
 
 namespace swivel {
 namespace {
 
 constexpr uint16_t kMinusInfinity = 0xfc00;  // f16
+
+const Codec& MiddleCodec(const CacheSpec& spec, Side side) {
+  return GetCodec(spec.CodecFor(side, spec.boundary_layers, 2 * spec.boundary_layers + 1));
+}
+
+// Calls f(cell) for all cells, those of one group on one thread.
+template <class F>
+void ForCells(int64_t num_cells, ThreadTeam* team, F f) {
+  team->Run([&](int thread) {
+    for (int64_t group = thread; group * kGroupTokens < num_cells; group += team->size()) {
+      for (int64_t cell = group * kGroupTokens; cell < std::min((group + 1) * kGroupTokens, num_cells); ++cell) f(cell);
+    }
+  });
+}
 
 }  // namespace
 
@@ -29,6 +45,61 @@ AttentionData::AttentionData(const AttentionShape& shape, int64_t distinct_cells
   }
 }
 
+Status PackedAttention::Layer::Encode(const CacheSpec& spec, const StoreShape& shape, const AttentionData& data, const Kernels& kernels,
+                                      ThreadTeam* team) {
+  for (auto [side, store] : {std::pair{Side::kKey, &k}, std::pair{Side::kValue, &v}}) {
+    const Codec& codec = MiddleCodec(spec, side);
+    StatusOr<std::unique_ptr<GroupStore>> made = GroupStore::Create(codec, side, spec.ScaleFor(side, codec), shape);
+    if (!made.ok()) return made.status();
+    *store = std::move(*made);
+  }
+  ForCells(shape.num_cells, team, [&](int64_t cell) {
+    k->EncodeCell(kernels, cell, data.K(cell));
+    v->EncodeCell(kernels, cell, data.V(cell));
+  });
+  return {};
+}
+
+Status PackedAttention::Layer::Stage(const CacheSpec& spec, const StoreShape& shape, const AttentionData& data, const Kernels& kernels,
+                                     ThreadTeam* team) {
+  auto made = MakeLayer(spec, MiddleCodec(spec, Side::kKey), MiddleCodec(spec, Side::kValue), shape, shape, 0);
+  if (!made.ok()) return made.status();
+  staged = std::move(*made);
+  // Random rows need no calibration, and any matrix takes as long as another.
+  const std::vector<KeyTransform> rotation(static_cast<size_t>(shape.num_heads), HadamardTransform(shape.width));
+  for (SegmentStore* store : StoresWithBasis(staged.get())) store->SetTransforms(rotation);
+  staged->AllowPacking();
+  ForCells(shape.num_cells, team, [&](int64_t cell) {
+    for (const auto& [side, row] : {std::pair{Side::kKey, data.K(cell)}, std::pair{Side::kValue, data.V(cell)}}) {
+      uint16_t* exact = staged->Row(side, cell);
+      for (int i = 0; i < shape.width * shape.num_heads; ++i) exact[i] = F16FromF32(row[i]);
+    }
+  });
+  for (int64_t cell = 0; cell < shape.num_cells; ++cell) {
+    staged->MarkWritten(Side::kKey, cell, cell);
+    staged->MarkWritten(Side::kValue, cell, cell);
+  }
+  std::vector<PackJob> jobs;
+  staged->CollectReady(0, &jobs);
+  team->Run([&](int thread) {
+    for (size_t j = static_cast<size_t>(thread); j < jobs.size(); j += static_cast<size_t>(team->size())) staged->RunJob(kernels, &jobs[j]);
+  });
+  staged->Commit(jobs);
+  return {};
+}
+
+size_t PackedAttention::Layer::Bytes(const CacheSpec& spec) const {
+  double bytes = 0;
+  for (Side side : {Side::kKey, Side::kValue}) {
+    const StoreShape& shape = store(side).shape();
+    const double values = static_cast<double>(shape.width) * shape.num_heads;
+    const int64_t exact = staged != nullptr ? staged->Count().exact : 0;
+    bytes += values * (spec.BitsOf(side, store(side).codec(), shape.width) / 8 * static_cast<double>(shape.num_cells - exact) +
+                       sizeof(uint16_t) * static_cast<double>(exact));
+  }
+  return static_cast<size_t>(bytes);
+}
+
 StatusOr<std::unique_ptr<PackedAttention>> PackedAttention::Create(const CacheSpec& spec, const AttentionShape& shape,
                                                                    const AttentionData& data, const Kernels& kernels, ThreadTeam* team) {
   std::unique_ptr<PackedAttention> attention(new PackedAttention);
@@ -40,11 +111,6 @@ StatusOr<std::unique_ptr<PackedAttention>> PackedAttention::Create(const CacheSp
   store_shape.width = shape.head_width;
   store_shape.num_heads = shape.num_kv_heads;
   store_shape.num_cells = shape.num_cells;
-  const int middle = spec.boundary_layers;
-  const auto make_store = [&](Side side) {
-    const Codec& codec = GetCodec(spec.CodecFor(side, middle, 2 * middle + 1));
-    return GroupStore::Create(codec, side, spec.ScaleFor(side, codec), store_shape);
-  };
   AttendArgs args;
   args.num_heads = shape.num_heads;
   args.num_kv_heads = shape.num_kv_heads;
@@ -60,30 +126,17 @@ StatusOr<std::unique_ptr<PackedAttention>> PackedAttention::Create(const CacheSp
 
   for (int i = 0; i < shape.num_layers; ++i) {
     auto layer = std::make_unique<Layer>();
-    for (auto [side, store] : {std::pair{Side::kKey, &layer->k}, std::pair{Side::kValue, &layer->v}}) {
-      StatusOr<std::unique_ptr<GroupStore>> made = make_store(side);
-      if (!made.ok()) return made.status();
-      *store = std::move(*made);
+    if (Status status = spec.Staged() ? layer->Stage(spec, store_shape, data, kernels, team) : layer->Encode(spec, store_shape, data, kernels, team);
+        !status.ok()) {
+      return status;
     }
-    if (i > 0) {
-      layer->k->CopyCells(*attention->layers_[0]->k, 0, 0, shape.num_cells);
-      layer->v->CopyCells(*attention->layers_[0]->v, 0, 0, shape.num_cells);
+    if (layer->staged != nullptr) {
+      layer->staged->Describe(&args);
     } else {
-      team->Run([&](int thread) {  // rows of different groups may be written at once
-        for (int64_t group = thread; group * kGroupTokens < shape.num_cells; group += team->size()) {
-          const int64_t end = std::min((group + 1) * kGroupTokens, shape.num_cells);
-          for (int64_t cell = group * kGroupTokens; cell < end; ++cell) {
-            layer->k->EncodeCell(kernels, cell, data.K(cell));
-            layer->v->EncodeCell(kernels, cell, data.V(cell));
-          }
-        }
-      });
-      const double bits = BitsPerValue(layer->k->codec(), shape.head_width) + BitsPerValue(layer->v->codec(), shape.head_width);
-      attention->cache_bytes_ =
-          static_cast<size_t>(bits / 8 * static_cast<double>(shape.RowValues()) * static_cast<double>(shape.num_cells));
+      args.k = layer->k->View();
+      args.v = layer->v->View();
     }
-    args.k = layer->k->View();
-    args.v = layer->v->View();
+    attention->cache_bytes_ = layer->Bytes(spec);
     if (Status status = AttendPlan::Make(args, team->size(), &layer->plan); !status.ok()) return status;
     attention->layers_.push_back(std::move(layer));
   }

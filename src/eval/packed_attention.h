@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "cache/group_store.h"
+#include "cache/layer_cache.h"
 #include "cache/spec.h"
 #include "eval/thread_team.h"
 #include "kernel/attend/attend.h"
@@ -48,8 +49,16 @@ class PackedAttention {
  private:
   PackedAttention() = default;
   struct Layer {
-    std::unique_ptr<GroupStore> k, v;
+    std::unique_ptr<GroupStore> k, v;    // rows packed as they come …
+    std::unique_ptr<LayerCache> staged;  // … or later
     AttendPlan plan;
+
+    Status Encode(const CacheSpec& spec, const StoreShape& shape, const AttentionData& data, const Kernels& kernels, ThreadTeam* team);
+    Status Stage(const CacheSpec& spec, const StoreShape& shape, const AttentionData& data, const Kernels& kernels, ThreadTeam* team);
+    const PackedStore& store(Side side) const {
+      return staged != nullptr ? staged->store(side) : side == Side::kKey ? static_cast<const PackedStore&>(*k) : *v;
+    }
+    size_t Bytes(const CacheSpec& spec) const;
   };
 
   const Kernels* kernels_ = nullptr;

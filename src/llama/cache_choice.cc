@@ -86,7 +86,7 @@ std::vector<std::string> SplitCacheList(std::string_view text) {
       const size_t key_begin = colon < equals ? colon + 1 : 0;
       const bool has_key = equals != std::string::npos;
       const std::string key = has_key ? Trim(piece.substr(key_begin, equals - key_begin)) : "";
-      if (open && has_key && key_begin == 0 && !keys.contains(key)) {
+      if (open && has_key && key_begin == 0 && (key == "layer" || !keys.contains(key))) {
         specs.back() += "," + piece;
       } else {
         specs.push_back(piece);

@@ -6,7 +6,7 @@
 //        | spec                         any other Swivel spec (cache/spec.h): turbo4, k=turbo4,v=turbo3
 //   list = name { (";" | ",") name }
 // Specs hold commas themselves. In a list ";" always separates; "," separates before a piece without "=" and before a key that the
-// spec so far already has, where a bare codec name counts as k= and v=. So `turbo4,k=turbo4,v=turbo3` are two and
+// spec so far already has, where a bare codec name counts as k= and v=; but layer= may be there several times. So `turbo4,k=turbo4,v=turbo3` are two and
 // `turbo4,boundary=2:q8_0` is one.
 #ifndef SWIVEL_LLAMA_CACHE_CHOICE_H_
 #define SWIVEL_LLAMA_CACHE_CHOICE_H_

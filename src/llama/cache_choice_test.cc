@@ -63,6 +63,12 @@ TEST(ParseCacheChoice, SwivelNames) {
   EXPECT_FALSE(ParseCacheChoice("").ok());
 }
 
+TEST(ParseCacheList, LayersMayBeGivenSeveralTimes) {
+  EXPECT_EQ(SplitCacheList("turbo4,layer=0:q8_0,layer=3-4:k=f16,turbo3,layer=1:f16,k=f16"),
+            (std::vector<std::string>{"turbo4,layer=0:q8_0,layer=3-4:k=f16", "turbo3,layer=1:f16", "k=f16"}));
+  EXPECT_EQ(SplitCacheList("a.toml,window=4,b.toml"), (std::vector<std::string>{"a.toml,window=4", "b.toml"}));
+}
+
 TEST(ParseCacheList, DropsRepetitions) {
   StatusOr<std::vector<CacheChoice>> choices = ParseCacheList("q8_0,turbo4,q8_0,swivel:q8_0,turbo4");
   ASSERT_TRUE(choices.ok()) << choices.status().message();

@@ -34,7 +34,7 @@ size_t PackedSize(const CacheSpec& spec, const ggml_tensor* root) {
   const Codec& codec = GetCodec(name.layer < 2 * spec.boundary_layers ? spec.boundary_codec : side_codec);
   if (!CheckWidth(codec, width).ok()) return host().ggml_nbytes(root);
   const int64_t groups = (root->ne[1] + kGroupTokens - 1) / kGroupTokens * root->ne[2] * (row / width);
-  const size_t bytes = codec.group_bytes(width) * static_cast<size_t>(groups);
+  const size_t bytes = spec.GroupBytes(name.side, codec, width) * static_cast<size_t>(groups);
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 

@@ -38,9 +38,12 @@ bool DescribeAttention(const ggml_tensor* node, const KvTensor& k, size_t k_offs
 
   // Exact rows are read in step: both sides are staged or none is.
   if (k.layer_cache() != v.layer_cache()) return false;
-  if (k.layer_cache() != nullptr) args->exact = k.layer_cache()->Exact();
-  args->k = k.store()->View();
-  args->v = v.store()->View();
+  if (k.layer_cache() != nullptr) {
+    k.layer_cache()->Describe(args);
+  } else {
+    args->k = k.store()->View();
+    args->v = v.store()->View();
+  }
   args->first_stream = static_cast<int>(k_offset / k.stream_bytes());
   args->num_streams = static_cast<int>(num_streams);
   args->num_heads = static_cast<int>(q->ne[2]);

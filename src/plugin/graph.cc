@@ -203,9 +203,13 @@ bool GraphRunner::BindPlans() {
 }
 
 ggml_status GraphRunner::RunStaging(ggml_cgraph* graph) {
-  // A second round packs what the first has made a basis for.
-  for (int round = 0; round < 2; ++round) {
-    staging_.Collect(tensors_);
+  int64_t incoming = 0;
+  for (const int index : kv_nodes_) {
+    if (Is(graph->nodes[index], host().op.set_rows)) incoming = std::max(incoming, graph->nodes[index]->src[0]->ne[1]);
+  }
+  // A round packs what the one before has made a basis for, and decays what it has packed.
+  for (int round = 0; round < 2 + kMaxTiers; ++round) {
+    staging_.Collect(tensors_, incoming);
     if (staging_.empty()) break;
     if (const ggml_status status = RunStagingRound(graph); status != GGML_STATUS_SUCCESS) return status;
   }

@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "cache/layer_cache.h"
-#include "cache/segment_store.h"
+#include "cache/make_layer.h"
 #include "cache/spec.h"
 #include "calibrate/calibration_file.h"
 #include "calibrate/self_calibration.h"
@@ -20,13 +20,13 @@ namespace swivel::plugin {
 class KeyBasis {
  public:
   // `file`: moments to use, kept alive by `owner`; null: self-calibration.
-  KeyBasis(const CacheSpec& spec, LayerCache* cache, SegmentStore* keys, const LayerMoments* file, std::shared_ptr<const Calibration> owner);
+  KeyBasis(const CacheSpec& spec, LayerCache* cache, const LayerMoments* file, std::shared_ptr<const Calibration> owner);
 
   // True when everything is there that Make needs and Install has not been called since.
   bool ready() const { return !installed_ && (file_ != nullptr || self_->complete()); }
   // What attention calls are to be added to; null when none are wanted (any more).
   SelfCalibration* capture() { return self_ && !installed_ && !self_->complete() ? &*self_ : nullptr; }
-  int num_heads() const { return keys_->shape().num_heads; }
+  int num_heads() const { return cache_->store(Side::kKey).shape().num_heads; }
   // "file …", "the first 128 tokens".
   std::string Source() const;
 
@@ -39,7 +39,7 @@ class KeyBasis {
  private:
   CacheSpec spec_;
   LayerCache* cache_;
-  SegmentStore* keys_;
+  std::vector<SegmentStore*> stores_;  // of all tiers
   const LayerMoments* file_;
   std::shared_ptr<const Calibration> owner_;
   std::optional<SelfCalibration> self_;

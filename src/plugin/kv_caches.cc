@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "cache/segment_store.h"
+#include "cache/make_layer.h"
 
 #include "plugin/buffer_type.h"
 #include "plugin/host.h"
@@ -114,15 +114,16 @@ namespace {
 
 // Gives a layer the basis of its keys where that needs no statistics, or says where it will come from.
 Status ChooseBasis(const CacheSpec& spec, LayerCache* layer, KvTensor* k) {
-  auto* keys = dynamic_cast<SegmentStore*>(&layer->store(Side::kKey));
-  if (keys == nullptr || !spec.Calibrated()) {
-    if (keys != nullptr) keys->SetTransforms(std::vector<KeyTransform>(static_cast<size_t>(k->num_heads()), HadamardTransform(k->width())));
+  const std::vector<SegmentStore*> stores = StoresWithBasis(layer);
+  if (stores.empty() || !spec.Calibrated()) {
+    const std::vector<KeyTransform> rotation(static_cast<size_t>(k->num_heads()), HadamardTransform(k->width()));
+    for (SegmentStore* store : stores) store->SetTransforms(rotation);
     layer->AllowPacking();
     return {};
   }
   StatusOr<NamedMoments> moments = FindMoments(spec, k->layer(), k->num_heads(), k->width());
   if (!moments.ok()) return moments.status();
-  k->SetBasis(std::make_unique<KeyBasis>(spec, layer, keys, moments->layer, moments->file));
+  k->SetBasis(std::make_unique<KeyBasis>(spec, layer, moments->layer, moments->file));
   return {};
 }
 
@@ -145,6 +146,15 @@ void KvCaches::CreateStores(std::span<KvTensor* const> tensors) {
   for (const int context : contexts) CreateStoresOfContext(context);
 }
 
+size_t KvCaches::NominalBytes(const KvBuffer& own) const {
+  size_t bytes = 0;
+  for (const KvBuffer* buffer : buffers_) {
+    if (buffer != &own && (own.context == 0 || buffer->context != own.context)) continue;
+    for (const auto& entry : buffer->tensors) bytes += entry.second->nominal_bytes();
+  }
+  return bytes;
+}
+
 Status KvCaches::CreateStore(KvTensor* tensor) {
   const CacheSpec& spec = tensor->buffer().spec;
   if (!spec.Staged()) {
@@ -154,11 +164,10 @@ Status KvCaches::CreateStore(KvTensor* tensor) {
   KvTensor* k = tensor->side() == Side::kKey ? tensor : tensor->partner();
   KvTensor* v = k->partner();
   if (!v->plain()) return Status::Internal("its partner " + v->name() + " is stored already");
-  auto k_store = spec.MakeStore(Side::kKey, CodecOf(*k), k->shape());
-  if (!k_store.ok()) return k_store.status();
-  auto v_store = spec.MakeStore(Side::kValue, CodecOf(*v), v->shape());
-  if (!v_store.ok()) return v_store.status();
-  auto layer = LayerCache::Create({spec.sinks, spec.window}, std::move(*k_store), std::move(*v_store));
+  // A context's budget is dealt out to its layers as their rows are long.
+  const double share = static_cast<double>(k->nominal_bytes() + v->nominal_bytes()) / static_cast<double>(NominalBytes(tensor->buffer()));
+  const auto budget = static_cast<size_t>(static_cast<double>(spec.budget_bytes) * share);
+  auto layer = MakeLayer(spec, CodecOf(*k), CodecOf(*v), k->shape(), v->shape(), budget);
   if (!layer.ok()) return layer.status();
   std::shared_ptr<LayerCache> shared = std::move(*layer);
   if (Status status = ChooseBasis(spec, shared.get(), k); !status.ok()) return status;

@@ -75,6 +75,8 @@ class KvCaches {
   // The codec of a tensor; layers are counted over the KV tensors of its context.
   const Codec& CodecOf(const KvTensor& tensor);
   void CreateStoresOfContext(int context);
+  // f16 bytes of all KV tensors of a buffer's context.
+  size_t NominalBytes(const KvBuffer& own) const;
   // Of a plain, learnt tensor; staged caches: of its partner too.
   Status CreateStore(KvTensor* tensor);
 

@@ -14,7 +14,7 @@ namespace {
 struct Totals {
   int tensors = 0, packed_tensors = 0, width = 0, streams = 0;
   int64_t cells = 0;
-  size_t packed_bytes = 0, packed_f16_bytes = 0, resident_bytes = 0, f16_bytes = 0, exact_bytes = 0;
+  size_t packed_bytes = 0, packed_f16_bytes = 0, resident_bytes = 0, f16_bytes = 0, exact_bytes = 0, live_bytes = 0;
   int staged_layers = 0, calibrated_layers = 0;
   LayerCache::Counts staged;
 };
@@ -36,6 +36,8 @@ Totals Sum(const KvBuffer& buffer) {
       sum.staged.packed += cells.packed;
       sum.staged.pinned += cells.pinned;
       sum.staged.groups_packed += cells.groups_packed;
+      sum.staged.groups_decayed += cells.groups_decayed;
+      sum.live_bytes += layer->Bytes();
       sum.exact_bytes += layer->ExactResidentBytes();
     }
     if (const PackedStore* store = tensor.store(); store != nullptr) {
@@ -61,7 +63,8 @@ void Append(std::ostringstream& out, const KvBuffer& buffer) {
     // Sums over the layers.
     out << ",\"staged_layers\":" << sum.staged_layers << ",\"calibrated_layers\":" << sum.calibrated_layers << ",\"exact_bytes\":" << sum.exact_bytes
         << ",\"packed_cells\":" << sum.staged.packed << ",\"sinks_cells\":" << sum.staged.pinned
-        << ",\"window_cells\":" << sum.staged.exact - sum.staged.pinned << ",\"groups_packed\":" << sum.staged.groups_packed;
+        << ",\"window_cells\":" << sum.staged.exact - sum.staged.pinned << ",\"groups_packed\":" << sum.staged.groups_packed
+        << ",\"decay_groups\":" << sum.staged.groups_decayed << ",\"budget_bytes_used\":" << sum.live_bytes;
   }
   out << "}";
 }

@@ -17,7 +17,7 @@ const Kernels* chosen_kernels = nullptr;
 
 Status ReadEnvironment() {
   const char* spec = std::getenv("SWIVEL_KV");
-  if (spec == nullptr || *spec == '\0') spec = "turbo4";
+  if (spec == nullptr || *spec == '\0') spec = kDefaultSpec;
   if (Status status = SetSpec(spec); !status.ok()) return {status.code(), std::string("SWIVEL_KV=") + spec + ": " + status.message()};
   auto target = ChooseTarget();
   if (!target.ok()) return target.status();

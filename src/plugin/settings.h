@@ -10,7 +10,7 @@
 
 namespace swivel::plugin {
 
-// SWIVEL_KV (default turbo4), SWIVEL_TARGET, SWIVEL_LOG. Errors: those of ParseSpec and ChooseTarget.
+// SWIVEL_KV (default: kDefaultSpec), SWIVEL_TARGET, SWIVEL_LOG. Errors: those of ParseSpec and ChooseTarget.
 Status ReadEnvironment();
 
 // The spec that the next cache gets. Thread safe.

@@ -7,7 +7,7 @@
 
 namespace swivel::plugin {
 
-void StagingRound::Collect(std::span<KvTensor* const> tensors) {
+void StagingRound::Collect(std::span<KvTensor* const> tensors, int64_t incoming) {
   layers_.clear();
   tasks_.clear();
   next_ = 0;
@@ -22,7 +22,8 @@ void StagingRound::Collect(std::span<KvTensor* const> tensors) {
     for (const Layer& layer : layers_) known |= layer.keys == keys;
     if (known) continue;
     Layer layer = {keys, keys->basis() != nullptr && keys->basis()->ready(), {}};
-    if (!layer.makes_basis) cache->CollectReady(false, &layer.jobs);
+    if (!layer.makes_basis) cache->CollectReady(incoming, &layer.jobs);
+    if (cache->over_budget()) SayOnce("the cache does not fit its budget although all old groups have the fewest bits");
     const size_t parts = layer.makes_basis ? static_cast<size_t>(keys->num_heads()) : layer.jobs.size();
     if (parts == 0) continue;
     for (size_t part = 0; part < parts; ++part) tasks_.push_back({layers_.size(), part});

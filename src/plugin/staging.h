@@ -17,7 +17,8 @@ namespace swivel::plugin {
 // RunShare by all.
 class StagingRound {
  public:
-  void Collect(std::span<KvTensor* const> tensors);
+  // `incoming`: tokens that the graph is going to write.
+  void Collect(std::span<KvTensor* const> tensors, int64_t incoming);
   bool empty() const { return tasks_.empty(); }
   void RunShare();
   // False: not everything was run, and nothing is changed.

@@ -13,7 +13,7 @@ import xml.etree.ElementTree
 from tool_test import Case, swivel
 
 KEYS = ["codec", "d", "source", "side", "scale", "vectors", "bits", "mse", "mse_err", "mse_centered", "ip_var_times_d", "ip_bias",
-        "ip_bias_err", "softmax_kl", "softmax_kl_err", "encode_ns", "encode_scalar_ns", "decode_ns", "target", "reason"]
+        "ip_bias_err", "softmax_kl", "softmax_kl_err", "encode_ns", "encode_scalar_ns", "decode_ns", "threads", "target", "reason"]
 FIGURES = KEYS[6:18]
 
 

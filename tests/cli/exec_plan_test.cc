@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "cache/spec.h"
+
 namespace swivel::cli {
 namespace {
 
@@ -81,7 +83,7 @@ TEST(ExecPlan, TheOtherSideStaysF16) {
 
 TEST(ExecPlan, SpecFromTheEnvironmentAndTheDefault) {
   EXPECT_EQ(Only(Plan({"llama-cli"}, {{"SWIVEL_KV", "turbo2"}})).spec, "k=turbo2,v=turbo2");
-  EXPECT_EQ(Only(Plan({"llama-cli"})).spec, "k=turbo4,v=turbo4");
+  EXPECT_EQ(Only(Plan({"llama-cli"})).spec, ParseSpec(kDefaultSpec).value().ToString());
   const auto replaced = Plan({"llama-cli", "-ctk", "turbo3"}, {{"SWIVEL_KV", "turbo2"}});
   EXPECT_EQ(Only(replaced).spec, "k=turbo3,v=f16");
   EXPECT_EQ(replaced.value().notes.size(), 1u);

@@ -104,7 +104,7 @@ class Exec(Case):
     def test_found_in_path(self):
         self.program("llama-cli")
         out = self.succeeds(swivel("exec", "llama-cli", PATH=self.folder + ":/usr/bin:/bin"))
-        self.assertIn("kv=k=turbo4,v=turbo4", out)
+        self.assertIn("kv=k=tcq3,v=tcq3,transform=full,sinks=4,window=128", out)
 
     def test_dry_run_is_a_line_for_a_shell(self):
         line = self.succeeds(swivel("exec", "--dry-run", self.program("llama-cli"), "-p", "it's", "-ctk", "turbo2"))

@@ -246,6 +246,19 @@ def split_row(group, b, w, t):
     return [parts["loud" if i // (w // 8) in loud else "rest"].pop(0) for i in range(w)]
 
 
+def kivi_row(group, b, w, key, t):
+    def value(header, codes, field):
+        least = f16(u16(group, header + 2))
+        code = group[codes + field * b // 8] >> field * b % 8 & (1 << b) - 1
+        return least + code * f16(u16(group, header))
+
+    if key:
+        part = t // 32 * 4 * w * (1 + b)
+        return [value(part + 4 * i, part + 4 * w + t % 32 * w * b // 8, i) for i in range(w)]
+    blocks = [(t * w // 32 + i // 32) * 4 * (1 + b) for i in range(w)]
+    return [value(block, block + 4, i % 32) for i, block in enumerate(blocks)]
+
+
 class Directions:
     """The stream of uniform directions of a block frame; the seed is the frame's name in ASCII."""
 
@@ -340,6 +353,8 @@ def decode(name, group, w, key, t):
         row = polar_row(group, w, t)
     elif name == "rabitq1":
         row = rabitq1_row(group, w, t)
+    elif name.startswith("kivi"):
+        row = kivi_row(group, code_bits(name), w, key, t)
     elif name.startswith("tcq"):
         row = trellis_row(group, int(name[-1]), w, key, t)
     elif name.startswith("rabitq"):
@@ -375,6 +390,8 @@ def group_bytes(name, w):
         return 128 * (w // 8 + (46 * w // 16 + 7) // 8)
     if name.startswith("turbo_n") or name.endswith(".5"):
         return 128 * row_bytes(name, w)
+    if name.startswith("kivi"):
+        return 16 * w * (1 + code_bits(name))
     if name.startswith(("turbo", "rabitq", "planar", "iso", "rotor", "tcq")):
         return 16 * w * code_bits(name) + 256
     return {"f16": 256, "bf16": 256, "q8_0": 136, "q4_0": 72}[name.removesuffix("_rot")] * w

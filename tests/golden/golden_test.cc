@@ -20,6 +20,7 @@
 
 #include "base/random.h"
 #include "codec/codec.h"
+#include "codec/token_mask.h"
 #include "kernel/kernels.h"
 
 namespace swivel {
@@ -99,6 +100,23 @@ std::string FloatsText(const std::vector<float>& row) {
 
 int WidthOf(const Codec& codec, const Record& record) { return CheckWidth(codec, record.width).ok() ? record.width : 64; }
 
+// Codecs that encode groups: three more rows of the same block of 32, bells of other seeds, are encoded with the row.
+constexpr int kBeside[] = {1, 2, 16};  // token ^ this
+
+TokenMask EncodeBeside(const Codec& codec, const std::vector<float>& row, uint64_t seed, Side side, uint8_t* group, int token) {
+  const auto width = static_cast<int>(row.size());
+  std::vector<float> rows(static_cast<size_t>(kGroupTokens) * row.size());
+  std::copy(row.begin(), row.end(), rows.begin() + token * width);
+  TokenMask tokens;
+  tokens.Add(token);
+  for (const int beside : kBeside) {
+    const std::vector<float> bell = InputRow(Kind::kBell, width, seed + static_cast<uint64_t>(100 * beside));
+    std::copy(bell.begin(), bell.end(), rows.begin() + (token ^ beside) * width);
+    tokens.Add(token ^ beside);
+  }
+  return codec.encode_group(rows.data(), row.size(), tokens, {}, width, side, group);
+}
+
 // The lines of a codec's file; three a record.
 std::vector<std::string> Generate(const Codec& codec, const Encoder& encode) {
   std::vector<std::string> lines;
@@ -107,12 +125,18 @@ std::vector<std::string> Generate(const Codec& codec, const Encoder& encode) {
     const int width = WidthOf(codec, record);
     const ScaleMode mode = codec.has_scale_mode ? record.mode : kMatched;
     std::vector<uint8_t> group(codec.group_bytes(width), 0);
-    encode(codec, InputRow(record.kind, width, i).data(), width, record.side, mode, group.data(), record.token);
+    const std::vector<float> input = InputRow(record.kind, width, i);
+    std::string failed;
+    if (codec.encodes_groups()) {
+      if (EncodeBeside(codec, input, i, record.side, group.data(), record.token).Has(record.token)) failed = " failed=1";
+    } else {
+      encode(codec, input.data(), width, record.side, mode, group.data(), record.token);
+    }
     std::vector<float> row(width);
     DecodeRow(codec, group.data(), width, record.side, record.token, row.data());
     lines.push_back("record seed=" + std::to_string(i) + " kind=" + kKindNames[static_cast<int>(record.kind)] +
                     " width=" + std::to_string(width) + " side=" + (record.side == kKey ? "key" : "value") +
-                    " mode=" + ScaleModeName(mode) + " token=" + std::to_string(record.token));
+                    " mode=" + ScaleModeName(mode) + " token=" + std::to_string(record.token) + failed);
     lines.push_back(BytesText(group));
     lines.push_back(FloatsText(row));
   }

@@ -24,7 +24,8 @@ ALLOWED = {
     "llama": {"base", "codec", "cache", "llama"},
     "calibrate": {*_CORE, "calibrate"},
     "eval": {*_CORE, "llama", "eval"},
-    "cli": {*_CORE, "gguf", "llama", "calibrate", "eval", "cli"},
+    "tune": {*_CORE, "eval", "tune"},
+    "cli": {*_CORE, "gguf", "llama", "calibrate", "eval", "tune", "cli"},
 }
 
 # Headers of ggml that are not installed: they may change with any commit of llama.cpp.
@@ -79,6 +80,7 @@ def self_test():
         "kernel/b.cc": '#include "calibrate/transform.h"',
         "llama/a.cc": '#include "kernel/kernels.h"',
         "eval/a.cc": '#include "gguf/header.h"',
+        "tune/a.cc": '#include "llama/context.h"',
         "eval/b.cc": "#include <llama.h>",
         "cli/a.cc": '#include "plugin/host.h"',
         "codec/a_test.cc": '#include "ggml-impl.h"',

@@ -17,7 +17,7 @@ TEST(Load, AnnouncesItselfOnceAndIsIdempotent) {
   ASSERT_NE(registry, nullptr);
   const std::string line = std::string("swivel 0.1.0: loaded into ggml ") + ggml_version() + " (backend API 3), kernels ";
   EXPECT_NE(said.find(line), std::string::npos) << said;
-  EXPECT_NE(said.find(", kv k=turbo4,v=turbo4 (the default: SWIVEL_KV is not set)\n"), std::string::npos) << said;
+  EXPECT_NE(said.find(", kv k=tcq3,v=tcq3,transform=full,sinks=4,window=128 (the default: SWIVEL_KV is not set)\n"), std::string::npos) << said;
   const size_t devices = ggml_backend_dev_count();
   EXPECT_EQ(CaptureStderr([&] { EXPECT_EQ(ggml_backend_load(SWIVEL_PLUGIN_FILE), registry); }).find("swivel 0"), std::string::npos);
   EXPECT_EQ(ggml_backend_dev_count(), devices);

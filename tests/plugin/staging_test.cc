@@ -64,6 +64,18 @@ TEST(Staging, PacksGroupsThatHaveLeftTheWindowAndStaysCloseToTheCpu) {
   EXPECT_EQ(our_runner.num_splits(), 1);
 }
 
+// kivi needs whole groups, so its specs are staged without saying so.
+TEST(Staging, ACodecThatEncodesGroupsWaitsForThem) {
+  const Shape shape = LongShape();
+  SetKv("kivi4");
+  Cache ours(PluginBufferType(), shape), stock(ggml_backend_dev_buffer_type(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)), shape);
+  Runner our_runner(PluginDevice()), stock_runner(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU));
+  const std::vector<int> sizes = {100, 200, 1, 130, 1, 1};
+  EXPECT_LT(RelativeError(Fill(our_runner, ours, sizes), Fill(stock_runner, stock, sizes)), 0.2);
+  EXPECT_EQ(CacheReport()["packed_cells"], 2 * 384);
+  EXPECT_EQ(CacheReport()["window_cells"], 2 * (434 - 384));
+}
+
 TEST(Staging, ExactUntilPacked) {
   const Shape shape = LongShape();
   SetKv("k=tcq2,v=tcq2,transform=wht,window=100000");
@@ -100,7 +112,7 @@ TEST(Staging, SelfCalibrationDependsOnTheTokensNotOnTheBatches) {
 }
 
 TEST(Staging, RestoringWhatWasSavedChangesNothing) {
-  for (const char* spec : {kHadamard, "balanced", "k=turbo3,v=q8_0,sinks=4,window=32"}) {
+  for (const char* spec : {kHadamard, "balanced", "k=turbo3,v=q8_0,sinks=4,window=32", "k=kivi4,v=kivi2"}) {
     SCOPED_TRACE(spec);
     const Shape shape = LongShape();
     SetKv(spec);
@@ -218,6 +230,23 @@ TEST(Staging, DamagedRowsStayExactAndVisible) {
   const auto out = runner.Attend(cache, MakeBatch(shape, 1, 300, 0, 1, 2));
   EXPECT_TRUE(std::any_of(out.begin(), out.end(), [](float x) { return std::isnan(x); }));
   EXPECT_EQ(CacheReport()["sinks_cells"], 1);
+}
+
+TEST(Staging, ABudgetIsKeptAtEveryStep) {
+  Shape shape;
+  shape.num_cells = 8192;
+  constexpr size_t kBudget = 3 << 20;  // of 2 layers: 12.6 MB in f16, 3.3 MB with 4 bits
+  SetKv("k=tcq4,v=tcq4,transform=wht,window=128,budget=3M");
+  Cache cache(PluginBufferType(), shape);
+  Runner runner(PluginDevice());
+  for (int cell = 0; cell < 8192;) {
+    const int batch = std::min(cell < 7000 ? 512 : 61, 8192 - cell);
+    ASSERT_FALSE(runner.Attend(cache, MakeBatch(shape, batch, cell, 0, 1, static_cast<uint32_t>(cell))).empty());
+    cell += batch;
+    ASSERT_LE(CacheReport()["budget_bytes_used"].get<size_t>(), kBudget) << cell << " tokens";
+  }
+  EXPECT_GT(CacheReport()["decay_groups"], 20);
+  EXPECT_LT(CacheReport()["resident_bytes"].get<double>(), 1.1 * kBudget) << "whole pages";
 }
 
 TEST(Staging, ACalibrationThatDoesNotExistIsRefused) {

@@ -73,9 +73,20 @@ SWIVEL_INLINE const uint8_t* At(const uint8_t* base, const GroupStrides& strides
   return base + stream * strides.stream + index * strides.group + head * strides.head;
 }
 
-SWIVEL_INLINE Group LocateGroup(const AttendPlan& plan, const Item& item, int64_t cell) {
-  const KvView& k = plan.args.k;
-  const KvView& v = plan.args.v;
+// Which tiers hold a group.
+struct GroupTiers {
+  int k, v;
+};
+SWIVEL_INLINE GroupTiers TiersOf(const AttendPlan& plan, const Item& item, int64_t cell) {
+  const PackedTiers& tiers = plan.args.tiers;
+  if (tiers.k == nullptr) return {0, 0};
+  const int64_t index = (plan.args.first_stream + item.stream) * plan.args.exact.groups_per_stream + cell / kGroupTokens;
+  return {tiers.k[index], tiers.v[index]};
+}
+
+SWIVEL_INLINE Group LocateGroup(const AttendPlan& plan, const Item& item, int64_t cell, GroupTiers tiers) {
+  const KvView& k = tiers.k == 0 ? plan.args.k : plan.args.tiers.more_k[tiers.k - 1];
+  const KvView& v = tiers.v == 0 ? plan.args.v : plan.args.tiers.more_v[tiers.v - 1];
   const int64_t index = cell / kGroupTokens;
   const int stream = plan.args.first_stream + item.stream;
   const bool last = cell + kGroupTokens >= item.end_cell;
@@ -306,13 +317,18 @@ SWIVEL_INLINE void AttendExact(const AttendPlan& plan, const Item& item, const F
   for (int row = 0; row < item.num_rows; ++row) RotateRow(plan.args.v.codec->frame(Side::kValue), s.out + static_cast<size_t>(row) * v_width, v_width);
 }
 
-SWIVEL_INLINE void AttendPacked(const AttendPlan& plan, const Item& item, const Form& key_form, const Form& value_form, Scratch& s) {
+// The packed cells whose keys are in tier `tier`: tiers differ in what a query byte is worth, so each has its turn.
+SWIVEL_INLINE void AttendPacked(const AttendPlan& plan, const Item& item, int tier, const Forms& forms, Scratch& s) {
   if (plan.args.k.segments != nullptr && plan.args.k.transforms == nullptr) return;  // nothing can have been packed
-  const bool codes = ReadsCodesDirectly(key_form) && ReadsCodesDirectly(value_form);
+  const Form& key_form = forms.k[tier];
   bool any = false;
   for (int64_t cell = item.first_cell; cell < item.end_cell; cell += kGroupTokens) {
+    const GroupTiers tiers = TiersOf(plan, item, cell);
+    if (tiers.k != tier) continue;
+    const Form& value_form = forms.v[tiers.v];
+    const bool codes = ReadsCodesDirectly(key_form) && ReadsCodesDirectly(value_form);
     const TokenBits exact = ExactCells(plan, item, cell);
-    Group group = LocateGroup(plan, item, cell);
+    Group group = LocateGroup(plan, item, cell, tiers);
     if (!FindVisible(plan, item, cell, {{~exact.word[0], ~exact.word[1]}}, codes, s, &group)) continue;
     if (!any) PrepareRows(plan, item, key_form, s);
     any = true;
@@ -320,10 +336,10 @@ SWIVEL_INLINE void AttendPacked(const AttendPlan& plan, const Item& item, const 
   }
 }
 
-void AttendItem(AttendPlan& plan, const Item& item, const Form& key_form, const Form& value_form, Scratch& s) {
+void AttendItem(AttendPlan& plan, const Item& item, const Forms& forms, Scratch& s) {
   StartRows(plan, item, s);
-  if (plan.args.exact.bits != nullptr) AttendExact(plan, item, key_form, value_form, s);
-  AttendPacked(plan, item, key_form, value_form, s);
+  if (plan.args.exact.bits != nullptr) AttendExact(plan, item, forms.k[0], forms.v[0], s);
+  for (int tier = 0; tier < plan.args.tiers.num_k; ++tier) AttendPacked(plan, item, tier, forms, s);
   if (plan.num_splits == 1) {
     for (int row = 0; row < item.num_rows; ++row) WriteRow(plan, item, row, s.max[row], s.sum[row], s.out + static_cast<size_t>(row) * plan.args.v.width);
     return;
@@ -335,11 +351,10 @@ void AttendItem(AttendPlan& plan, const Item& item, const Form& key_form, const 
 
 void AttendThread(AttendPlan& plan, int thread, int /*num_threads*/) {
   Scratch s = CarveScratch(plan, thread);
-  const Form key_form = MakeForm(plan.args.k);
-  const Form value_form = MakeForm(plan.args.v);
+  const Forms forms = MakeForms(plan.args);
   for (;;) {
     const int64_t index = plan.next_item->fetch_add(1, std::memory_order_relaxed);
     if (index >= plan.num_items) return;
-    AttendItem(plan, MakeItem(plan, index), key_form, value_form, s);
+    AttendItem(plan, MakeItem(plan, index), forms, s);
   }
 }

@@ -22,15 +22,25 @@ namespace swivel {
 // Cells that are not packed (yet): f16 rows in the model's own basis, as the host wrote them. Strides are in bytes.
 struct ExactRows {
   const uint64_t* bits = nullptr;  // [streams][groups][2]: a bit for each cell that is read here and not from the packed groups; null: none
-  int64_t groups_per_stream = 0;
+  int64_t groups_per_stream = 0;   // of PackedTiers, too
   const uint8_t *k = nullptr, *v = nullptr;  // the row of cell 0 of stream 0; the values of a head stand side by side, head after head
   size_t k_row_stride = 0, v_row_stride = 0, k_stream_stride = 0, v_stream_stride = 0;
+};
+
+// Groups that have been packed again with fewer bits (cache/layer_cache.h). Tier 0 is AttendArgs::k and v; tier t the views here at t - 1,
+// which differ from it in codes and side data only: width, transforms and frames are the same.
+inline constexpr int kMaxTiers = 3;
+struct PackedTiers {
+  const uint8_t *k = nullptr, *v = nullptr;  // [streams][groups]: the tier of each group's keys and values; null: all are in tier 0
+  int num_k = 1, num_v = 1;
+  KvView more_k[kMaxTiers - 1], more_v[kMaxTiers - 1];
 };
 
 // Strides are in bytes.
 struct AttendArgs {
   KvView k, v;
   ExactRows exact;
+  PackedTiers tiers;
   int first_stream = 0;  // stream of the cache that stream 0 of this call reads
   int num_streams = 1;
   int num_heads = 0;  // query heads; a multiple of num_kv_heads

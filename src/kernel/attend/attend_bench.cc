@@ -25,12 +25,13 @@ std::unique_ptr<GroupStore> MakeStore(const Codec& codec, Side side, int64_t cel
   auto store = GroupStore::Create(codec, side, ScaleMode::kMatched, shape);
   Random random(1);
   const Kernels& kernels = KernelsFor(SupportedTargets().back());
-  std::vector<float> row(kWidth * kKvHeads);
-  for (int64_t cell = 0; cell < cells; ++cell) {
-    if (cell % 64 == 0) {
-      for (float& x : row) x = random.Normal();
+  std::vector<float> rows(static_cast<size_t>(kGroupTokens) * kWidth * kKvHeads);
+  for (float& x : rows) x = random.Normal();
+  for (int64_t cell = 0; cell < cells; cell += kGroupTokens) {
+    for (int head = 0; head < kKvHeads; ++head) {
+      (*store)->EncodeGroup(kernels, cell / kGroupTokens, head, &rows[static_cast<size_t>(head) * kWidth], kWidth * kKvHeads,
+                            TokenMask::First(cells - cell), {});
     }
-    (*store)->EncodeCell(kernels, cell, row.data());
   }
   return std::move(*store);
 }

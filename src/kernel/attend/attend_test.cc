@@ -113,10 +113,15 @@ class Problem {
     shape.num_streams = streams;
     auto store = GroupStore::Create(**FindCodec(name), side, ScaleMode::kMatched, shape);
     EXPECT_TRUE(store.ok()) << store.status().message();
-    std::vector<float> row(static_cast<size_t>(width) * shape.num_heads);
-    for (int64_t cell = 0; cell < case_.num_cells * streams; ++cell) {
-      for (float& x : row) x = random_.Normal();
-      (*store)->EncodeCell(KernelsFor(Target::kPortable), cell, row.data());
+    const size_t row_values = static_cast<size_t>(width) * shape.num_heads;
+    for (int64_t group = 0; group < shape.groups_per_stream() * streams; ++group) {
+      const int64_t cells = std::min<int64_t>(kGroupTokens, case_.num_cells - group % shape.groups_per_stream() * kGroupTokens);
+      std::vector<float> rows(static_cast<size_t>(cells) * row_values);
+      for (float& x : rows) x = random_.Normal();
+      for (int head = 0; head < shape.num_heads; ++head) {
+        (*store)->EncodeGroup(KernelsFor(Target::kPortable), group, head, &rows[static_cast<size_t>(head) * width], row_values,
+                              TokenMask::First(cells), {});
+      }
     }
     return std::move(*store);
   }

@@ -16,6 +16,11 @@ struct Form {
   const SegmentLayout* segments;
 };
 
+// The forms of all tiers of both sides.
+struct Forms {
+  Form k[kMaxTiers], v[kMaxTiers];
+};
+
 SWIVEL_INLINE Form MakeForm(const KvView& view) {
   const Codec& codec = *view.codec;
   Form form;
@@ -36,6 +41,15 @@ SWIVEL_INLINE Form MakeForm(const KvView& view) {
     form.tables[p] = MakeTrellisTables(segment.bits);
   }
   return form;
+}
+
+SWIVEL_INLINE Forms MakeForms(const AttendArgs& args) {
+  Forms forms;
+  forms.k[0] = MakeForm(args.k);
+  forms.v[0] = MakeForm(args.v);
+  for (int t = 1; t < args.tiers.num_k; ++t) forms.k[t] = MakeForm(args.tiers.more_k[t - 1]);
+  for (int t = 1; t < args.tiers.num_v; ++t) forms.v[t] = MakeForm(args.tiers.more_v[t - 1]);
+  return forms;
 }
 
 // Whether few rows read the codes of a part where they are. Trellis codes of 6 bits pass through a tile: a kernel for each number of rows

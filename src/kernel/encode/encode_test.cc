@@ -69,7 +69,7 @@ class EncodeKernel : public testing::TestWithParam<Target> {
  protected:
   template <class Body>
   void ForEachCase(uint64_t seed, Body body) {
-    for (const Codec* codec : AllCodecs()) {
+    for (const Codec* codec : test_rows::RowCodecs()) {
       for (int width : WidthsFor(*codec)) {
         for (Side side : {Side::kKey, Side::kValue}) {
           for (ScaleMode mode : test_rows::ModesOf(*codec)) {
@@ -119,7 +119,7 @@ TEST_P(EncodeKernel, RandomBitPatterns) {
 
 // The neighbours of a decision: two adjacent floats in one coordinate of which the first gives other codes than the second.
 TEST_P(EncodeKernel, BothSidesOfAThreshold) {
-  for (const Codec* codec : AllCodecs()) {
+  for (const Codec* codec : test_rows::RowCodecs()) {
     for (int width : test_rows::FewWidthsOf(*codec)) {
       if (width > 128) continue;
       constexpr uint64_t kSeed = 74;
@@ -155,7 +155,7 @@ TEST_P(EncodeKernel, BothSidesOfAThreshold) {
 
 // Rows need no alignment: they are slices of a tensor.
 TEST_P(EncodeKernel, UnalignedRows) {
-  for (const Codec* codec : AllCodecs()) {
+  for (const Codec* codec : test_rows::RowCodecs()) {
     Random random(75);
     const std::vector<float> row = test_rows::GaussianRow(random, 64);
     std::vector<uint8_t> expected(codec->group_bytes(64), 0);
@@ -172,7 +172,7 @@ TEST_P(EncodeKernel, UnalignedRows) {
 
 // Groups need none either: the plugin's buffer may start anywhere on 32 bytes.
 TEST_P(EncodeKernel, UnalignedGroups) {
-  for (const Codec* codec : AllCodecs()) {
+  for (const Codec* codec : test_rows::RowCodecs()) {
     Random random(76);
     const std::vector<float> row = test_rows::GaussianRow(random, 64);
     for (Side side : {Side::kKey, Side::kValue}) {

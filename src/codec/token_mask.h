@@ -1,13 +1,13 @@
 // A bit for each cell of a group.
-#ifndef SWIVEL_CACHE_TOKEN_MASK_H_
-#define SWIVEL_CACHE_TOKEN_MASK_H_
+#ifndef SWIVEL_CODEC_TOKEN_MASK_H_
+#define SWIVEL_CODEC_TOKEN_MASK_H_
 
 #include <bit>
 #include <cstdint>
 
-#include "codec/codec.h"
-
 namespace swivel {
+
+inline constexpr int kGroupTokens = 128;
 
 struct TokenMask {
   uint64_t word[kGroupTokens / 64] = {};
@@ -38,4 +38,4 @@ static_assert(kGroupTokens == 128);
 
 }  // namespace swivel
 
-#endif  // SWIVEL_CACHE_TOKEN_MASK_H_
+#endif  // SWIVEL_CODEC_TOKEN_MASK_H_

@@ -1,0 +1,26 @@
+// The grammar of specs by its items, for those who read them from elsewhere than one line of text.
+#ifndef SWIVEL_CACHE_SPEC_ITEMS_H_
+#define SWIVEL_CACHE_SPEC_ITEMS_H_
+
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "cache/spec.h"
+
+namespace swivel {
+
+// Applies one item: "name=value", or a bare preset, file or codec, which replaces what it sets. A value may hold anything here, commas too.
+// kInvalidArgument names it and what is accepted; a file gives the errors of ReadSpecFile.
+Status ApplySpecItem(std::string_view item, CacheSpec* spec);
+
+// After the last item: what single items cannot know.
+Status CheckSpec(const CacheSpec& spec);
+
+// Names of all keys, joined by ", ".
+std::string SpecKeys();
+bool IsSpecKey(std::string_view name);
+
+}  // namespace swivel
+
+#endif  // SWIVEL_CACHE_SPEC_ITEMS_H_
