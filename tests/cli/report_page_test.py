@@ -58,7 +58,7 @@ class Page(unittest.TestCase):
     def browse(self, path, *args):
         """The output of a run and what the page's console said."""
         out = subprocess.run([BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr",
-                              "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={self.folder}/profile",
+                              "--disable-renderer-backgrounding", "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={self.folder}/profile",
                               "--virtual-time-budget=8000", *args, "file://" + path], capture_output=True, text=True, timeout=120)
         return out.stdout, [line for line in out.stderr.splitlines() if "CONSOLE" in line]
 
