@@ -81,18 +81,12 @@ void LayerCache::ReadRow(Side side, int64_t cell, uint16_t* row) const {
   for (size_t i = 0; i < values; ++i) row[i] = F16FromF32(floats[i]);
 }
 
-void LayerCache::AddJobs(int64_t group, Side side, TokenMask tokens, std::vector<PackJob>* jobs) const {
+void LayerCache::AddJobs(int64_t group, Side side, TokenMask tokens, bool decays, std::vector<PackJob>* jobs) const {
   const Half& from = half(side);
   const auto g = static_cast<size_t>(group);
   for (int head = 0; head < from.stores[0]->shape().num_heads; ++head) {
-    jobs->push_back({group, side, head, tokens, from.packed[g], {}, from.tier[g], false});
+    jobs->push_back({group, side, head, tokens, from.packed[g], {}, from.tier[g], decays});
   }
-}
-
-void LayerCache::AddDecay(int64_t group, Side side, std::vector<PackJob>* jobs) const {
-  const Half& from = half(side);
-  const auto g = static_cast<size_t>(group);
-  for (int head = 0; head < from.stores[0]->shape().num_heads; ++head) jobs->push_back({group, side, head, from.packed[g], {}, {}, from.tier[g], true});
 }
 
 // Rows of the exact cells, and the packed group where any cell is packed.
@@ -138,7 +132,7 @@ void LayerCache::CollectDecay(int64_t incoming, std::vector<PackJob>* jobs) cons
       const bool old = next < ages.size() && ages[next] >= 0 && Age(g) >= ages[next];
       const bool over = bytes > policy_.budget_bytes && policy_.budget_bytes != 0;
       if (!old && !over) continue;
-      AddDecay(group, s, jobs);
+      AddJobs(group, s, side.packed[g], /*decays=*/true, jobs);
       bytes -= std::min(bytes, side.stores[next]->GroupBytes() - side.stores[next + 1]->GroupBytes());
     }
   }
@@ -149,9 +143,9 @@ void LayerCache::CollectDecay(int64_t incoming, std::vector<PackJob>* jobs) cons
   over_budget_ = over_budget_ || (policy_.budget_bytes != 0 && bytes > policy_.budget_bytes && lowest);
 }
 
-void LayerCache::CollectReady(int64_t incoming, std::vector<PackJob>* jobs) const {
-  if (!packing_allowed_) return;
-  const size_t before = jobs->size();
+std::vector<PackJob> LayerCache::CollectReady(int64_t incoming) const {
+  std::vector<PackJob> jobs;
+  if (!packing_allowed_) return jobs;
   for (const int64_t group : open_) {
     const auto g = static_cast<size_t>(group);
     const TokenMask k = k_.exact[g] & ~pinned_[g];
@@ -164,14 +158,11 @@ void LayerCache::CollectReady(int64_t incoming, std::vector<PackJob>* jobs) cons
     const bool ready = both.Any() && full && Age(g) >= policy_.window;
     const TokenMask k_now = k_alone | (ready ? both : TokenMask{});
     const TokenMask v_now = v_alone | (ready ? both : TokenMask{});
-    if (k_now.Any()) AddJobs(group, Side::kKey, k_now, jobs);
-    if (v_now.Any()) AddJobs(group, Side::kValue, v_now, jobs);
+    if (k_now.Any()) AddJobs(group, Side::kKey, k_now, /*decays=*/false, &jobs);
+    if (v_now.Any()) AddJobs(group, Side::kValue, v_now, /*decays=*/false, &jobs);
   }
-  if (num_tiers(Side::kKey) == 1 && num_tiers(Side::kValue) == 1) return;
-  std::vector<PackJob> own(jobs->begin() + static_cast<std::ptrdiff_t>(before), jobs->end());
-  CollectDecay(incoming, &own);
-  jobs->resize(before);
-  jobs->insert(jobs->end(), own.begin(), own.end());
+  if (num_tiers(Side::kKey) > 1 || num_tiers(Side::kValue) > 1) CollectDecay(incoming, &jobs);
+  return jobs;
 }
 
 void LayerCache::RunJob(const Kernels& kernels, PackJob* job) {

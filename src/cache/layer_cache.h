@@ -70,8 +70,8 @@ class LayerCache {
   // The row of a cell in f16, exact or decoded; zeros when never written.
   void ReadRow(Side side, int64_t cell, uint16_t* row) const;
 
-  // Appends what can be packed or has to decay before `incoming` tokens are written. Nothing while packing is not allowed (see AllowPacking).
-  void CollectReady(int64_t incoming, std::vector<PackJob>* jobs) const;
+  // What can be packed or has to decay before `incoming` tokens are written. Nothing while packing is not allowed (see AllowPacking).
+  std::vector<PackJob> CollectReady(int64_t incoming) const;
   void RunJob(const Kernels& kernels, PackJob* job);
   void Commit(const std::vector<PackJob>& jobs);
   // Keys in a calibrated basis cannot be packed before it is known.
@@ -114,8 +114,8 @@ class LayerCache {
   int TokenOf(int64_t cell) const { return static_cast<int>(cell % num_cells() % kGroupTokens); }
   int64_t FirstCell(int64_t group) const { return group / groups_per_stream_ * num_cells() + group % groups_per_stream_ * kGroupTokens; }
   TokenMask AllCells(int64_t group) const;
-  void AddJobs(int64_t group, Side side, TokenMask tokens, std::vector<PackJob>* jobs) const;
-  void AddDecay(int64_t group, Side side, std::vector<PackJob>* jobs) const;
+  // One job a head.
+  void AddJobs(int64_t group, Side side, TokenMask tokens, bool decays, std::vector<PackJob>* jobs) const;
   void CollectDecay(int64_t incoming, std::vector<PackJob>* jobs) const;
   int64_t Age(size_t group) const { return written_count_[group / static_cast<size_t>(groups_per_stream_)] - written_at_[group]; }
   size_t Bytes(size_t group) const;

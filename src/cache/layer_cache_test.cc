@@ -72,8 +72,7 @@ class Problem {
   }
 
   size_t Pack(const Kernels& kernels, int64_t incoming = 0) {
-    std::vector<PackJob> jobs;
-    cache_->CollectReady(incoming, &jobs);
+    std::vector<PackJob> jobs = cache_->CollectReady(incoming);
     for (PackJob& job : jobs) cache_->RunJob(kernels, &job);
     cache_->Commit(jobs);
     return jobs.size();

@@ -79,8 +79,7 @@ Status PackedAttention::Layer::Stage(const CacheSpec& spec, const StoreShape& sh
     staged->MarkWritten(Side::kKey, cell, cell);
     staged->MarkWritten(Side::kValue, cell, cell);
   }
-  std::vector<PackJob> jobs;
-  staged->CollectReady(0, &jobs);
+  std::vector<PackJob> jobs = staged->CollectReady(0);
   team->Run([&](int thread) {
     for (size_t j = static_cast<size_t>(thread); j < jobs.size(); j += static_cast<size_t>(team->size())) staged->RunJob(kernels, &jobs[j]);
   });
