@@ -6,9 +6,10 @@ import os
 import shutil
 import struct
 import subprocess
-import tempfile
 import time
 import unittest
+
+import tool_test
 
 SWIVEL = os.environ["SWIVEL"]
 MODEL = os.environ.get("SWIVEL_MODEL_S", "")
@@ -38,19 +39,7 @@ def decoder(**more):
     return keys
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="swivel-calibrate-")
-        self.addCleanup(shutil.rmtree, self.folder)
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def file(self, name, content):
-        with open(self.path(name), "wb") as f:
-            f.write(content)
-        return self.path(name)
-
+class Case(tool_test.Case):
     def environment(self, **env):
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("SWIVEL", "GGML_", "LLAMA_", "XDG_"))}
         return {**clean, "HOME": self.folder, **env}
@@ -58,16 +47,6 @@ class Case(unittest.TestCase):
     def calibrate(self, *args, **env):
         return subprocess.run([SWIVEL, "calibrate", *args], env=self.environment(**env), capture_output=True, text=True, timeout=250,
                               stdin=subprocess.DEVNULL)
-
-    def fails(self, result, *parts):
-        self.assertEqual(result.returncode, 1, result.stderr + result.stdout)
-        self.assertEqual(result.stdout, "")
-        for part in parts:
-            self.assertIn(part, result.stderr)
-
-    def succeeds(self, result):
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return result.stdout
 
     def read(self, path):
         with open(path, "rb") as f:

@@ -62,8 +62,11 @@ class Case(unittest.TestCase):
         self.folder = tempfile.mkdtemp(prefix="swivel-cli-")
         self.addCleanup(shutil.rmtree, self.folder)
 
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
     def file(self, name, content, executable=False):
-        path = os.path.join(self.folder, name)
+        path = self.path(name)
         with open(path, "wb") as f:
             f.write(content.encode() if isinstance(content, str) else content)
         if executable:

@@ -5,11 +5,11 @@ SmolLM2-135M (tools/model S)."""
 import json
 import os
 import re
-import shutil
 import struct
 import subprocess
-import tempfile
 import unittest
+
+import tool_test
 
 SWIVEL = os.environ["SWIVEL"]
 PLUGIN = os.environ["SWIVEL_TEST_PLUGIN"]
@@ -33,19 +33,7 @@ def gguf(**more):
     return out
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="swivel-tune-")
-        self.addCleanup(shutil.rmtree, self.folder)
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def file(self, name, content):
-        with open(self.path(name), "wb") as f:
-            f.write(content)
-        return self.path(name)
-
+class Case(tool_test.Case):
     def read(self, name):
         with open(self.path(name), encoding="utf-8") as f:
             return f.read()
@@ -58,15 +46,6 @@ class Case(unittest.TestCase):
     def tune(self, *args):
         return self.swivel("tune", *args)
 
-    def fails(self, result, *parts):
-        self.assertEqual(result.returncode, 1, result.stderr + result.stdout)
-        self.assertEqual(result.stdout, "")
-        for part in parts:
-            self.assertIn(part, result.stderr)
-
-    def succeeds(self, result):
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return result.stdout
 
 
 class Refusals(Case):
