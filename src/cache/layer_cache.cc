@@ -179,6 +179,7 @@ void LayerCache::Clear(Side side) {
   std::fill(is_open_.begin(), is_open_.end(), false);
   std::fill(written_at_.begin(), written_at_.end(), 0);
   std::fill(written_count_.begin(), written_count_.end(), 0);
+  deferred_at_ = -1;
 }
 
 LayerCache::Counts LayerCache::Count() const {
@@ -190,6 +191,7 @@ LayerCache::Counts LayerCache::Count() const {
   }
   counts.groups_packed = groups_packed_;
   counts.groups_decayed = groups_decayed_;
+  counts.batches_deferred = batches_deferred_;
   return counts;
 }
 

@@ -4,6 +4,8 @@
 // its rows' memory then goes back to the system. What stays exact: the last tokens, the first `sinks` tokens of each sequence, rows that
 // cannot be packed, and everything until the change of basis of the keys is known. Attention reads both kinds at once (kernel/attend).
 //
+// Packing may be deferred while a prompt comes in, so that all of it attends to exact rows ("defer").
+//
 // Old groups may be packed again with fewer bits ("decay"): by age, or as many as a byte budget asks for, the oldest first. Each step is a tier
 // with stores of its own.
 //
@@ -31,7 +33,12 @@ struct StagingPolicy {
   // Groups that this many tokens have been written after go to tier 1, 2, …; negative: only when the budget asks.
   std::vector<int64_t> k_decay_ages, v_decay_ages;
   size_t budget_bytes = 0;  // of packed groups and exact rows of this layer; 0: none
+  bool defer_prefill = false;  // pack nothing before a batch of a prompt, unless the budget asks for it
 };
+
+// A batch that brings one stream more tokens than this is a piece of a prompt. Decoding brings one, speculative decoding up to 16 (what llama.cpp
+// drafts at most by default); pieces of prompts have hundreds, and the last one of a prompt may be as small as it likes: the prompt is then over.
+inline constexpr int64_t kDecodeTokens = 16;
 
 struct PackJob {
   int64_t group = 0;  // over all streams
@@ -70,8 +77,10 @@ class LayerCache {
   // The row of a cell in f16, exact or decoded; zeros when never written.
   void ReadRow(Side side, int64_t cell, uint16_t* row) const;
 
-  // What can be packed or has to decay before `incoming` tokens are written. Nothing while packing is not allowed (see AllowPacking).
-  std::vector<PackJob> CollectReady(int64_t incoming) const;
+  // What can be packed or has to decay before `incoming` tokens are written, to any one stream at most `of_a_stream` of them. Nothing while
+  // packing is not allowed (see AllowPacking).
+  std::vector<PackJob> CollectReady(int64_t incoming, int64_t of_a_stream);
+  std::vector<PackJob> CollectReady(int64_t incoming) { return CollectReady(incoming, incoming); }
   void RunJob(const Kernels& kernels, PackJob* job);
   void Commit(const std::vector<PackJob>& jobs);
   // Keys in a calibrated basis cannot be packed before it is known.
@@ -91,9 +100,10 @@ class LayerCache {
   // Forgets all rows of a side.
   void Clear(Side side);
 
-  // Cells now exact and now packed (of the keys), and groups packed since the start.
+  // Cells now exact and now packed (of the keys), and what was done since the start.
   struct Counts {
     int64_t exact = 0, packed = 0, pinned = 0, groups_packed = 0, groups_decayed = 0;
+    int64_t batches_deferred = 0;  // before which something was ready and not packed
   };
   Counts Count() const;
   size_t ExactResidentBytes() const { return k_.rows.ResidentBytes() + v_.rows.ResidentBytes(); }
@@ -116,7 +126,10 @@ class LayerCache {
   TokenMask AllCells(int64_t group) const;
   // One job a head.
   void AddJobs(int64_t group, Side side, TokenMask tokens, bool decays, std::vector<PackJob>* jobs) const;
-  void CollectDecay(int64_t incoming, std::vector<PackJob>* jobs) const;
+  void CollectDecay(int64_t incoming, std::vector<PackJob>* jobs);
+  // Exact rows of a batch with all that is there now.
+  bool FitsBudget(int64_t incoming) const;
+  void CountDeferred();
   int64_t Age(size_t group) const { return written_count_[group / static_cast<size_t>(groups_per_stream_)] - written_at_[group]; }
   size_t Bytes(size_t group) const;
   void CommitDecay(const PackJob& job);
@@ -133,8 +146,9 @@ class LayerCache {
   std::vector<int64_t> written_at_;     // of each group: the stream's count of written tokens after its last write
   std::vector<int64_t> written_count_;  // of each stream
   bool packing_allowed_ = false;
-  mutable bool over_budget_ = false;
+  bool over_budget_ = false;
   int64_t groups_packed_ = 0, groups_decayed_ = 0;
+  int64_t batches_deferred_ = 0, deferred_at_ = -1;  // tokens written when the last one was counted
 };
 
 }  // namespace swivel

@@ -71,8 +71,9 @@ class Problem {
     }
   }
 
-  size_t Pack(const Kernels& kernels, int64_t incoming = 0) {
-    std::vector<PackJob> jobs = cache_->CollectReady(incoming);
+  size_t Pack(const Kernels& kernels, int64_t incoming = 0) { return Pack(kernels, incoming, incoming); }
+  size_t Pack(const Kernels& kernels, int64_t incoming, int64_t of_a_stream) {
+    std::vector<PackJob> jobs = cache_->CollectReady(incoming, of_a_stream);
     for (PackJob& job : jobs) cache_->RunJob(kernels, &job);
     cache_->Commit(jobs);
     return jobs.size();
@@ -213,6 +214,52 @@ TEST(LayerCache, OldGroupsDecay) {
   EXPECT_EQ(problem.cache().Count().groups_decayed, 7 + 5);
   EXPECT_LT(problem.AttentionError(kernels, 1, 1200), 0.04);
   EXPECT_LT(problem.AttentionError(kernels, 40, 1200), 0.04);
+}
+
+TEST(LayerCache, DeferringPacksNothingBeforeThePromptIsOver) {
+  const Kernels& kernels = KernelsFor(Target::kPortable);
+  Problem problem({.spec = "k=tcq3,v=tcq3,transform=full,defer=prefill", .cells = 1280});
+  for (int64_t token = 0; token < 900; token += 100) {
+    EXPECT_EQ(problem.Pack(kernels, 100), 0u);
+    EXPECT_EQ(problem.Pack(kernels, 100), 0u) << "a second round before the same batch";
+    problem.Write(token, token + 100);
+  }
+  EXPECT_EQ(problem.cache().Count().packed, 0);
+  EXPECT_EQ(problem.cache().Count().batches_deferred, 7) << "from 200 tokens on a group was full";
+  EXPECT_EQ(problem.Pack(kernels, kDecodeTokens + 1), 0u);
+  EXPECT_EQ(problem.Pack(kernels, kDecodeTokens), 7u * 4) << "7 groups, 2 heads, keys and values";
+  EXPECT_EQ(problem.cache().Count().packed, 7 * 128);
+  EXPECT_LT(problem.AttentionError(kernels, 3, 900), 0.04);
+  // Many sequences that bring a token each are no prompt.
+  problem.Write(900, 1100);
+  EXPECT_EQ(problem.Pack(kernels, 64, 1), 4u);
+}
+
+// A shift rewrites keys alone. Attention reads both sides of a cell from one place, so these cannot wait for the end of a prompt.
+TEST(LayerCache, DeferringDoesNotSeparateKeysFromTheirValues) {
+  const Kernels& kernels = KernelsFor(Target::kPortable);
+  Problem problem({.spec = "k=tcq3,v=tcq3,transform=full,defer=prefill", .cells = 1280});
+  problem.Write(0, 300);
+  ASSERT_GT(problem.Pack(kernels, 1), 0u);
+  for (int64_t cell = 0; cell < 128; ++cell) problem.cache().MarkWritten(Side::kKey, cell, LayerCache::kKeepPin);
+  EXPECT_EQ(problem.Pack(kernels, 200), 2u);
+  EXPECT_EQ(problem.cache().Count().packed, 256);
+}
+
+TEST(LayerCache, ABudgetEndsDeferring) {
+  const Kernels& kernels = KernelsFor(Target::kPortable);
+  constexpr size_t kBudget = 1 << 20;  // 2048 tokens of 2 heads of 64 as f16
+  Problem problem({.spec = "k=tcq4,v=tcq4,transform=full,defer=prefill,budget=1M", .cells = 8192});
+  for (int64_t token = 0; token < 8192; token += 256) {
+    for (int round = 0; round < 4; ++round) problem.Pack(kernels, 256);
+    problem.Write(token, token + 256);
+    ASSERT_LE(problem.cache().Bytes(), kBudget) << token << " tokens";
+    if (token < 1536) {
+      EXPECT_EQ(problem.cache().Count().packed, 0) << token;
+    }
+  }
+  EXPECT_GT(problem.cache().Count().packed, 0);
+  EXPECT_GT(problem.cache().Count().batches_deferred, 4);
 }
 
 TEST(LayerCache, ABudgetIsKeptAtEveryStep) {

@@ -1,5 +1,6 @@
 // What a staged cache packs and decays, and when.
 #include <algorithm>
+#include <numeric>
 
 #include "base/half.h"
 #include "cache/layer_cache.h"
@@ -14,7 +15,7 @@ void LayerCache::AddJobs(int64_t group, Side side, TokenMask tokens, bool decays
   }
 }
 
-void LayerCache::CollectDecay(int64_t incoming, std::vector<PackJob>* jobs) const {
+void LayerCache::CollectDecay(int64_t incoming, std::vector<PackJob>* jobs) {
   // Groups that are packed and at rest; what is packed in this round may decay in the next.
   std::vector<int64_t> groups;
   for (size_t g = 0; g < pinned_.size(); ++g) {
@@ -52,9 +53,23 @@ void LayerCache::CollectDecay(int64_t incoming, std::vector<PackJob>* jobs) cons
   over_budget_ = over_budget_ || (policy_.budget_bytes != 0 && bytes > policy_.budget_bytes && lowest);
 }
 
-std::vector<PackJob> LayerCache::CollectReady(int64_t incoming) const {
+bool LayerCache::FitsBudget(int64_t incoming) const {
+  return policy_.budget_bytes == 0 || Bytes() + static_cast<size_t>(incoming) * (k_.row_bytes + v_.row_bytes) <= policy_.budget_bytes;
+}
+
+void LayerCache::CountDeferred() {
+  // Several rounds may ask before one batch.
+  const int64_t written = std::accumulate(written_count_.begin(), written_count_.end(), int64_t{0});
+  if (written == deferred_at_) return;
+  deferred_at_ = written;
+  ++batches_deferred_;
+}
+
+std::vector<PackJob> LayerCache::CollectReady(int64_t incoming, int64_t of_a_stream) {
   std::vector<PackJob> jobs;
   if (!packing_allowed_) return jobs;
+  const bool deferred = policy_.defer_prefill && of_a_stream > kDecodeTokens && FitsBudget(incoming);
+  bool held_back = false;
   for (const int64_t group : open_) {
     const auto g = static_cast<size_t>(group);
     const TokenMask k = k_.exact[g] & ~pinned_[g];
@@ -65,12 +80,15 @@ std::vector<PackJob> LayerCache::CollectReady(int64_t incoming) const {
     const TokenMask v_alone = v & k_.packed[g];
     const bool full = (AllCells(group) & ~(k_.exact[g] | k_.packed[g])).Any() == false;
     const bool ready = both.Any() && full && Age(g) >= policy_.window;
-    const TokenMask k_now = k_alone | (ready ? both : TokenMask{});
-    const TokenMask v_now = v_alone | (ready ? both : TokenMask{});
+    held_back |= ready && deferred;
+    const TokenMask now = ready && !deferred ? both : TokenMask{};
+    const TokenMask k_now = k_alone | now;
+    const TokenMask v_now = v_alone | now;
     if (k_now.Any()) AddJobs(group, Side::kKey, k_now, /*decays=*/false, &jobs);
     if (v_now.Any()) AddJobs(group, Side::kValue, v_now, /*decays=*/false, &jobs);
   }
-  if (num_tiers(Side::kKey) > 1 || num_tiers(Side::kValue) > 1) CollectDecay(incoming, &jobs);
+  if (held_back) CountDeferred();
+  if (!deferred && (num_tiers(Side::kKey) > 1 || num_tiers(Side::kValue) > 1)) CollectDecay(incoming, &jobs);
   return jobs;
 }
 

@@ -11,7 +11,7 @@ StatusOr<std::unique_ptr<LayerCache>> MakeLayer(const CacheSpec& spec, const Cod
   if (!k_store.ok()) return k_store.status();
   auto v_store = spec.MakeStore(Side::kValue, v, v_shape);
   if (!v_store.ok()) return v_store.status();
-  StagingPolicy policy = {spec.sinks, spec.window, spec.DecayAges(k), spec.DecayAges(v), budget_bytes};
+  StagingPolicy policy = {spec.sinks, spec.window, spec.DecayAges(k), spec.DecayAges(v), budget_bytes, spec.defer_prefill};
   auto layer = LayerCache::Create(std::move(policy), std::move(*k_store), std::move(*v_store));
   if (!layer.ok()) return layer.status();
   for (const auto& [side, codec, shape] : {std::tuple{Side::kKey, &k, &k_shape}, std::tuple{Side::kValue, &v, &v_shape}}) {

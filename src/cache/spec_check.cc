@@ -26,8 +26,17 @@ Status CheckTransform(const CacheSpec& spec) {
                          GetCodec(*bad).name);
 }
 
+// What is packed later, and what is packed as it is written.
+Status CheckStaging(const CacheSpec& spec) {
+  if (spec.Staged() || !spec.defer_prefill) return Status();
+  return Status::Invalid("defer=prefill needs a cache that packs rows later: add window=N, sinks=N or transform=, or take a preset");
+}
+
 }  // namespace
 
-Status CheckSpec(const CacheSpec& spec) { return CheckTransform(spec); }
+Status CheckSpec(const CacheSpec& spec) {
+  const Status status = CheckTransform(spec);
+  return status.ok() ? CheckStaging(spec) : status;
+}
 
 }  // namespace swivel

@@ -104,6 +104,12 @@ Status SetBudget(std::string_view value, CacheSpec* spec) {
   return Status();
 }
 
+Status SetDefer(std::string_view value, CacheSpec* spec) {
+  spec->defer_prefill = value == "prefill";
+  if (value == "prefill" || value == "off") return Status();
+  return Status::Invalid("defer='" + std::string(value) + "' is neither off nor prefill");
+}
+
 Status SetCalibration(std::string_view value, CacheSpec* spec) {
   if (value.empty()) return Status::Invalid("calibration= wants 'self' or the path of a file that swivel calibrate has written");
   if (value.find(',') != std::string_view::npos) return Status::Invalid("calibration='" + std::string(value) + "': the path may hold no comma");
@@ -137,6 +143,7 @@ constexpr Key kKeys[] = {
     {"window", [](std::string_view value, CacheSpec* spec) { return SetNumber("window", value, 1 << 20, &spec->window); }},
     {"decay", SetDecay},
     {"budget", SetBudget},
+    {"defer", SetDefer},
     {"calibration", SetCalibration},
     {"shrink", SetShrink},
 };

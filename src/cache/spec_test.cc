@@ -173,6 +173,8 @@ TEST(Spec, ErrorsNameWhatIsWrongAndWhatIsAccepted) {
       {"balanced,layer=0:tcq6", {"k=tcq2, k=tcq3 or k=tcq4", "not tcq6"}},
       {"balanced,boundary=1:tcq5", {"k=tcq2, k=tcq3 or k=tcq4", "not tcq5"}},
       {"turbo4,calibration=", {"calibration=", "self"}},
+      {"balanced,defer=on", {"defer='on'", "off nor prefill"}},
+      {"turbo4,defer=prefill", {"defer=prefill", "window=N"}},
   };
   for (const Wrong& wrong : table) {
     const StatusOr<CacheSpec> spec = ParseSpec(wrong.text);
@@ -232,11 +234,19 @@ TEST(Spec, BitsAValueAverageLayersSidesAndWidths) {
   EXPECT_DOUBLE_EQ(ParseOrDie("turbo4,boundary=1:q8_0").BitsPerValue(128, 128, 10), 0.8 * 4.125 + 0.2 * 8.5);
 }
 
+TEST(Spec, DeferIsOffUnlessAskedFor) {
+  EXPECT_FALSE(ParseOrDie("balanced").defer_prefill);
+  EXPECT_FALSE(ParseOrDie("balanced,defer=off").defer_prefill);
+  EXPECT_EQ(ParseOrDie("balanced,defer=off").ToString(), ParseOrDie("balanced").ToString());
+  EXPECT_TRUE(ParseOrDie("balanced,defer=prefill").defer_prefill);
+  EXPECT_EQ(ParseOrDie("defer=prefill,turbo4,window=64").ToString(), "k=turbo4,v=turbo4,window=64,defer=prefill");
+}
+
 TEST(Spec, HelpNamesEverythingAndItsExamplesParse) {
   const std::string help = SpecHelp();
   for (const Codec* codec : AllCodecs()) EXPECT_NE(help.find(codec->name), std::string::npos);
   for (const char* word : {"k=", "v=", "boundary=", "layer=", "scale=", "k_scale=", "v_scale=", "matched", "unbiased", "ls", "transform=", "mean=",
-                           "group_mean=", "halves=", "sinks=", "window=", "decay=", "budget=", "calibration=", "shrink="}) {
+                           "group_mean=", "halves=", "sinks=", "window=", "decay=", "budget=", "defer=", "calibration=", "shrink="}) {
     EXPECT_NE(help.find(word), std::string::npos) << word;
   }
   for (const SpecPreset& preset : SpecPresets()) EXPECT_NE(help.find(preset.name), std::string::npos);

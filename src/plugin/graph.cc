@@ -203,13 +203,25 @@ bool GraphRunner::BindPlans() {
 }
 
 ggml_status GraphRunner::RunStaging(ggml_cgraph* graph) {
-  int64_t incoming = 0;
+  // Layers whose keys are written: a host that computes node by node must not pack a batch between its keys and its attention.
+  std::vector<KvTensor*> written;
+  int64_t incoming = 0, of_a_stream = 0;
   for (const int index : kv_nodes_) {
-    if (Is(graph->nodes[index], host().op.set_rows)) incoming = std::max(incoming, graph->nodes[index]->src[0]->ne[1]);
+    const ggml_tensor* node = graph->nodes[index];
+    if (!Is(node, host().op.set_rows)) continue;
+    size_t offset = 0;
+    KvTensor* keys = FindFast(node, &offset);
+    if (keys == nullptr || keys->side() != Side::kKey || keys->layer_cache() == nullptr) continue;
+    written.push_back(keys);
+    incoming = std::max(incoming, node->src[0]->ne[1]);
+    // All layers of a model write one batch.
+    SetRowsTask task;
+    if (of_a_stream == 0 && DescribeSetRows(node, keys, offset, &task)) of_a_stream = MostRowsOfAStream(task, keys->num_cells());
   }
+  if (of_a_stream == 0) of_a_stream = incoming;
   // A round packs what the one before has made a basis for, and decays what it has packed.
   for (int round = 0; round < 2 + kMaxTiers; ++round) {
-    staging_.Collect(tensors_, incoming);
+    staging_.Collect(written, incoming, of_a_stream);
     if (staging_.empty()) break;
     if (const ggml_status status = RunStagingRound(graph); status != GGML_STATUS_SUCCESS) return status;
   }

@@ -84,6 +84,40 @@ TEST(Staging, ExactUntilPacked) {
   EXPECT_LT(RelativeError(Fill(our_runner, ours, {400, 1}), Fill(stock_runner, stock, {400, 1})), 6e-3) << "the CPU rounds q to f16 and adds V up in f16";
 }
 
+TEST(Staging, ADeferredPromptAttendsToExactRows) {
+  const Shape shape = LongShape();
+  const Batch first = MakeBatch(shape, 299, 0, 0, 1, 77), rest = MakeBatch(shape, 200, 299, 0, 1, 7), token = MakeBatch(shape, 1, 499, 0, 1, 8);
+  Cache stock(ggml_backend_dev_buffer_type(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)), shape);
+  Runner stock_runner(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU));
+  ASSERT_FALSE(stock_runner.Attend(stock, first).empty());
+  const auto expected = stock_runner.Attend(stock, rest);
+  SetKv("k=tcq2,v=tcq2,transform=wht,defer=prefill");
+  for (const bool node_by_node : {false, true}) {
+    Cache cache(PluginBufferType(), shape);
+    Runner runner(PluginDevice());
+    if (node_by_node) runner.SetNodeByNode();
+    ASSERT_FALSE(runner.Attend(cache, first).empty());
+    EXPECT_LT(RelativeError(runner.Attend(cache, rest), expected), 6e-3) << "the CPU rounds q to f16 and adds V up in f16";
+    EXPECT_EQ(CacheReport()["packed_cells"], 0);
+    EXPECT_EQ(CacheReport()["defer_batches"], shape.num_layers);
+    ASSERT_FALSE(runner.Attend(cache, token).empty());
+    EXPECT_EQ(CacheReport()["packed_cells"], 2 * 384);
+  }
+}
+
+// The batches of 20 sequences that bring a token each are no prompt.
+TEST(Staging, ManySequencesAreNotAPrompt) {
+  Shape shape = LongShape();
+  shape.num_streams = 20;
+  SetKv("k=tcq2,v=tcq2,transform=wht,defer=prefill");
+  Cache cache(PluginBufferType(), shape);
+  Runner runner(PluginDevice());
+  ASSERT_FALSE(runner.Attend(cache, MakeBatch(shape, 130, 0, 0, 2, 1)).empty());
+  ASSERT_FALSE(runner.Attend(cache, MakeBatch(shape, 1, 130, 0, 20, 2)).empty());
+  EXPECT_EQ(CacheReport()["defer_batches"], 0);
+  EXPECT_EQ(CacheReport()["packed_cells"], 2 * 2 * 128);
+}
+
 TEST(Staging, NodeByNodeGivesTheSameNumbers) {
   const Shape shape = LongShape();
   SetKv(kHadamard);
