@@ -51,6 +51,7 @@ class GraphRunner {
   std::vector<int> kv_nodes_;      // nodes that touch a KV tensor, in order
   std::vector<int> shadow_nodes_;  // those of them that are computed one by one on an f16 image
   std::vector<KvTensor*> tensors_;
+  std::vector<KvTensor*> written_keys_;  // those of them that a node writes, of keys
   std::vector<ggml_tensor> copies_;
   std::vector<std::pair<int, ggml_tensor*>> originals_;
   std::vector<SetRowsTask> set_rows_;
