@@ -8,21 +8,52 @@
 
 namespace swivel {
 
-StatusOr<std::unique_ptr<LayerCache>> LayerCache::Create(StagingPolicy policy, std::unique_ptr<PackedStore> k, std::unique_ptr<PackedStore> v) {
-  const StoreShape& a = k->shape();
-  const StoreShape& b = v->shape();
-  if (a.num_heads != b.num_heads || a.num_cells != b.num_cells || a.num_streams != b.num_streams) {
+namespace {
+
+int NumHeads(const SideStores& side) {
+  int heads = 0;
+  for (const auto& store : side.stores) heads += store->shape().num_heads;
+  return heads;
+}
+
+Status CheckStores(const SideStores& side) {
+  const StoreShape& first = side.stores[0]->shape();
+  if (side.stores.size() > kMaxTiers) return Status::Invalid("the heads of a layer have more than " + std::to_string(kMaxTiers) + " codecs on one side");
+  if (side.heads.size() != (side.stores.size() == 1 ? 0u : static_cast<size_t>(NumHeads(side)))) {
+    return Status::Invalid("heads without a store, or stores without a head");
+  }
+  for (const auto& store : side.stores) {
+    const StoreShape& shape = store->shape();
+    if (shape.width != first.width || shape.num_cells != first.num_cells || shape.num_streams != first.num_streams) {
+      return Status::Invalid("the heads of one layer must have equal widths, cells and streams");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<LayerCache>> LayerCache::Create(StagingPolicy policy, SideStores k, SideStores v) {
+  for (const SideStores* side : {&k, &v}) {
+    if (Status status = CheckStores(*side); !status.ok()) return status;
+  }
+  const StoreShape& a = k.stores[0]->shape();
+  const StoreShape& b = v.stores[0]->shape();
+  if (NumHeads(k) != NumHeads(v) || a.num_cells != b.num_cells || a.num_streams != b.num_streams) {
     return Status::Invalid("keys and values of one layer must have equal heads, cells and streams");
   }
   std::unique_ptr<LayerCache> cache(new LayerCache());
   cache->policy_ = std::move(policy);
+  cache->num_heads_ = NumHeads(k);
   cache->groups_per_stream_ = a.groups_per_stream();
   const size_t groups = static_cast<size_t>(cache->groups_per_stream_ * a.num_streams);
-  cache->k_.stores.push_back(std::move(k));
-  cache->v_.stores.push_back(std::move(v));
+  cache->k_.stores = std::move(k.stores);
+  cache->k_.heads = std::move(k.heads);
+  cache->v_.stores = std::move(v.stores);
+  cache->v_.heads = std::move(v.heads);
   for (Half* side : {&cache->k_, &cache->v_}) {
     const StoreShape& shape = side->stores[0]->shape();
-    side->row_bytes = sizeof(uint16_t) * static_cast<size_t>(shape.width) * shape.num_heads;
+    side->row_bytes = sizeof(uint16_t) * static_cast<size_t>(shape.width) * cache->num_heads_;
     StatusOr<LazyMemory> rows = LazyMemory::Reserve(side->row_bytes * static_cast<size_t>(shape.num_cells * shape.num_streams));
     if (!rows.ok()) return rows.status();
     side->rows = std::move(*rows);
@@ -33,7 +64,7 @@ StatusOr<std::unique_ptr<LayerCache>> LayerCache::Create(StagingPolicy policy, s
   cache->pinned_.resize(groups);
   cache->is_open_.resize(groups);
   cache->written_at_.resize(groups);
-  cache->written_count_.resize(static_cast<size_t>(a.num_streams));
+  cache->written_count_.resize(static_cast<size_t>(cache->k_.stores[0]->shape().num_streams));
   return cache;
 }
 
@@ -77,8 +108,30 @@ void LayerCache::ReadRow(Side side, int64_t cell, uint16_t* row) const {
   const size_t values = from.row_bytes / sizeof(uint16_t);
   if (!from.packed[group].Has(TokenOf(cell))) return std::fill(row, row + values, uint16_t{0});
   std::vector<float> floats(values);
-  from.stores[from.tier[group]]->DecodeCell(cell, floats.data());
+  for (int head = 0; head < num_heads_; ++head) {
+    const HeadPlace place = Place(side, head, from.tier[group]);
+    store(side, place.view).DecodeHead(cell, place.head, &floats[static_cast<size_t>(head) * width(side)]);
+  }
   for (size_t i = 0; i < values; ++i) row[i] = F16FromF32(floats[i]);
+}
+
+size_t LayerCache::GroupBytes(const Half& side, int tier) const {
+  if (side.heads.empty()) return side.stores[static_cast<size_t>(tier)]->GroupBytes();
+  size_t bytes = 0;
+  for (const auto& store : side.stores) bytes += store->GroupBytes();
+  return bytes;
+}
+
+size_t LayerCache::CapacityBytes(Side side) const {
+  size_t bytes = 0;
+  for (int i = 0; i < (half(side).heads.empty() ? 1 : num_stores(side)); ++i) bytes += store(side, i).CapacityBytes();
+  return bytes;
+}
+
+size_t LayerCache::ResidentBytes(Side side) const {
+  size_t bytes = 0;
+  for (const auto& store : half(side).stores) bytes += store->ResidentBytes();
+  return bytes;
 }
 
 // Rows of the exact cells, and the packed group where any cell is packed.
@@ -86,7 +139,7 @@ size_t LayerCache::Bytes(size_t group) const {
   size_t bytes = 0;
   for (const Half* side : {&k_, &v_}) {
     bytes += side->row_bytes * static_cast<size_t>(side->exact[group].Count());
-    if (side->packed[group].Any()) bytes += side->stores[side->tier[group]]->GroupBytes();
+    if (side->packed[group].Any()) bytes += GroupBytes(*side, side->tier[group]);
   }
   return bytes;
 }
@@ -122,11 +175,13 @@ void LayerCache::Describe(AttendArgs* args) const {
   args->k = store(Side::kKey).View();
   args->v = store(Side::kValue).View();
   PackedTiers& tiers = args->tiers;
-  tiers.num_k = num_tiers(Side::kKey);
-  tiers.num_v = num_tiers(Side::kValue);
+  tiers.num_k = num_stores(Side::kKey);
+  tiers.num_v = num_stores(Side::kValue);
   for (int t = 1; t < tiers.num_k; ++t) tiers.more_k[t - 1] = store(Side::kKey, t).View();
   for (int t = 1; t < tiers.num_v; ++t) tiers.more_v[t - 1] = store(Side::kValue, t).View();
-  if (tiers.num_k > 1 || tiers.num_v > 1) {
+  if (!k_.heads.empty()) tiers.k_heads = k_.heads.data();
+  if (!v_.heads.empty()) tiers.v_heads = v_.heads.data();
+  if (num_tiers(Side::kKey) > 1 || num_tiers(Side::kValue) > 1) {
     tiers.k = k_.tier.data();
     tiers.v = v_.tier.data();
   }

@@ -10,7 +10,7 @@ namespace swivel {
 void LayerCache::AddJobs(int64_t group, Side side, TokenMask tokens, bool decays, std::vector<PackJob>* jobs) const {
   const Half& from = half(side);
   const auto g = static_cast<size_t>(group);
-  for (int head = 0; head < from.stores[0]->shape().num_heads; ++head) {
+  for (int head = 0; head < num_heads_; ++head) {
     jobs->push_back({group, side, head, tokens, from.packed[g], {}, from.tier[g], decays});
   }
 }
@@ -29,7 +29,7 @@ void LayerCache::CollectDecay(int64_t incoming, std::vector<PackJob>* jobs) {
     const Half& side = half(job.side);
     const auto g = static_cast<size_t>(job.group);
     bytes -= side.row_bytes * static_cast<size_t>(job.tokens.Count());
-    if (!side.packed[g].Any()) bytes += side.stores[side.tier[g]]->GroupBytes();
+    if (!side.packed[g].Any()) bytes += GroupBytes(side, side.tier[g]);
   }
   for (const int64_t group : groups) {
     const auto g = static_cast<size_t>(group);
@@ -94,7 +94,7 @@ std::vector<PackJob> LayerCache::CollectReady(int64_t incoming, int64_t of_a_str
 
 void LayerCache::RunJob(const Kernels& kernels, PackJob* job) {
   Half& from = half(job->side);
-  const int width = from.stores[0]->shape().width;
+  const int width = this->width(job->side);
   if (job->decays) {
     std::vector<uint16_t> rows(static_cast<size_t>(kGroupTokens) * width);
     float row[kMaxHeadWidth];
@@ -109,7 +109,8 @@ void LayerCache::RunJob(const Kernels& kernels, PackJob* job) {
   }
   const size_t head_bytes = sizeof(uint16_t) * static_cast<size_t>(width);
   const GroupRows rows = {from.rows.data() + from.row_bytes * static_cast<size_t>(FirstCell(job->group)) + head_bytes * job->head, from.row_bytes};
-  job->failed = store(job->side, job->tier).PackGroup(kernels, job->group, job->head, rows, job->tokens, job->packed);
+  const HeadPlace place = Place(job->side, job->head, job->tier);
+  job->failed = store(job->side, place.view).PackGroup(kernels, job->group, place.head, rows, job->tokens, job->packed);
 }
 
 void LayerCache::Commit(const std::vector<PackJob>& jobs) {
@@ -135,7 +136,7 @@ void LayerCache::Commit(const std::vector<PackJob>& jobs) {
     groups_packed_ += job.side == Side::kKey ? 1 : 0;
   }
   // The heads of a group's side stand together.
-  const auto heads = static_cast<size_t>(k_.stores[0]->shape().num_heads);
+  const auto heads = static_cast<size_t>(num_heads_);
   for (size_t j = 0; j < jobs.size(); j += jobs[j].decays ? heads : 1) {
     if (!jobs[j].decays) continue;
     bool whole = true;

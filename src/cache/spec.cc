@@ -10,10 +10,22 @@ namespace swivel {
 
 CodecId CacheSpec::CodecFor(Side side, int ordinal, int num_layers) const {
   for (const LayerCodec& entry : layers) {
-    if (entry.side == side && entry.first <= ordinal && ordinal <= entry.last) return entry.codec;
+    if (entry.side == side && !entry.OfHeads() && entry.first <= ordinal && ordinal <= entry.last) return entry.codec;
   }
   if (ordinal < boundary_layers || ordinal >= num_layers - boundary_layers) return boundary_codec;
   return side == Side::kKey ? k : v;
+}
+
+CodecId CacheSpec::CodecFor(Side side, int ordinal, int num_layers, int head) const {
+  for (const LayerCodec& entry : layers) {
+    if (entry.side != side || !entry.OfHeads() || ordinal < entry.first || ordinal > entry.last) continue;
+    if (entry.first_head <= head && head <= entry.last_head) return entry.codec;
+  }
+  return CodecFor(side, ordinal, num_layers);
+}
+
+bool CacheSpec::HasHeadCodecs() const {
+  return std::any_of(layers.begin(), layers.end(), [](const LayerCodec& entry) { return entry.OfHeads(); });
 }
 
 bool CacheSpec::EncodesGroups() const {
@@ -69,11 +81,17 @@ double CacheSpec::BitsOf(Side side, const Codec& codec, int width) const {
   return 8.0 * static_cast<double>(GroupBytes(side, codec, width)) / (static_cast<double>(kGroupTokens) * width);
 }
 
-double CacheSpec::BitsPerValue(int k_width, int v_width, int num_layers) const {
+double CacheSpec::BitsOfLayer(Side side, int ordinal, int num_layers, int width, int num_heads) const {
+  double bits = 0.0;
+  for (int head = 0; head < num_heads; ++head) bits += BitsOf(side, GetCodec(CodecFor(side, ordinal, num_layers, head)), width);
+  return bits / num_heads;
+}
+
+double CacheSpec::BitsPerValue(int k_width, int v_width, int num_layers, int num_heads) const {
   double bits = 0.0;
   for (int layer = 0; layer < num_layers; ++layer) {
-    bits += BitsOf(Side::kKey, GetCodec(CodecFor(Side::kKey, layer, num_layers)), k_width) * k_width;
-    bits += BitsOf(Side::kValue, GetCodec(CodecFor(Side::kValue, layer, num_layers)), v_width) * v_width;
+    bits += BitsOfLayer(Side::kKey, layer, num_layers, k_width, num_heads) * k_width;
+    bits += BitsOfLayer(Side::kValue, layer, num_layers, v_width, num_heads) * v_width;
   }
   return bits / (static_cast<double>(num_layers) * (k_width + v_width));
 }

@@ -41,11 +41,11 @@ Totals Sum(const KvBuffer& buffer) {
       sum.live_bytes += layer->Bytes();
       sum.exact_bytes += layer->ExactResidentBytes();
     }
-    if (const PackedStore* store = tensor.store(); store != nullptr) {
+    if (!tensor.plain()) {
       ++sum.packed_tensors;
-      sum.packed_bytes += store->CapacityBytes();
+      sum.packed_bytes += tensor.PackedCapacityBytes();
       sum.packed_f16_bytes += tensor.nominal_bytes();
-      sum.resident_bytes += store->ResidentBytes();
+      sum.resident_bytes += tensor.PackedResidentBytes();
     }
   }
   return sum;
