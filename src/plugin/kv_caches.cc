@@ -70,7 +70,7 @@ KvTensor* KvCaches::Find(const ggml_tensor* tensor, size_t* offset) {
   return known;
 }
 
-const Codec& KvCaches::CodecOf(const KvTensor& tensor) {
+LayerPlace KvCaches::PlaceOf(const KvTensor& tensor) {
   const KvBuffer& own = tensor.buffer();
   std::set<int> layers;
   for (const KvBuffer* buffer : buffers_) {
@@ -78,7 +78,7 @@ const Codec& KvCaches::CodecOf(const KvTensor& tensor) {
     for (const auto& entry : buffer->tensors) layers.insert(entry.second->layer());
   }
   const auto ordinal = std::distance(layers.begin(), layers.find(tensor.layer()));
-  return GetCodec(own.spec.CodecFor(tensor.side(), static_cast<int>(ordinal), static_cast<int>(layers.size())));
+  return {static_cast<int>(ordinal), static_cast<int>(layers.size())};
 }
 
 Status KvCaches::Learn(const ggml_tensor* attention) {
@@ -96,13 +96,18 @@ Status KvCaches::Learn(const ggml_tensor* attention) {
   for (const auto& [tensor, view] : {std::pair{k, k_view}, std::pair{v, v_view}}) {
     if (Status status = tensor->Learn(static_cast<int>(view->ne[0]), static_cast<int>(view->ne[2])); !status.ok()) return status;
     if (tensor->checked()) continue;
-    const Codec& codec = CodecOf(*tensor);
     tensor->SetPartner(tensor == k ? v : k);
-    if (Status status = CheckWidth(codec, tensor->width()); !status.ok()) {
-      return Status::Unsupported(status.message() + " (" + tensor->name() + "); choose another codec by SWIVEL_KV");
-    }
     const CacheSpec& spec = tensor->buffer().spec;
-    if (tensor == k && spec.Calibrated() && spec.PacksGroups(codec)) {
+    const LayerPlace place = PlaceOf(*tensor);
+    bool in_groups = false;
+    for (int head = 0; head < tensor->num_heads(); ++head) {
+      const Codec& codec = GetCodec(spec.CodecFor(tensor->side(), place.ordinal, place.num_layers, head));
+      if (Status status = CheckWidth(codec, tensor->width()); !status.ok()) {
+        return Status::Unsupported(status.message() + " (" + tensor->name() + "); choose another codec by SWIVEL_KV");
+      }
+      in_groups |= spec.PacksGroups(codec);
+    }
+    if (tensor == k && spec.Calibrated() && in_groups) {
       if (auto moments = FindMoments(spec, k->layer(), k->num_heads(), k->width()); !moments.ok()) return moments.status();
     }
     tensor->SetChecked();
@@ -114,10 +119,8 @@ namespace {
 
 // Gives a layer the basis of its keys where that needs no statistics, or says where it will come from.
 Status ChooseBasis(const CacheSpec& spec, LayerCache* layer, KvTensor* k) {
-  const std::vector<SegmentStore*> stores = StoresWithBasis(layer);
-  if (stores.empty() || !spec.Calibrated()) {
-    const std::vector<KeyTransform> rotation(static_cast<size_t>(k->num_heads()), HadamardTransform(k->width()));
-    for (SegmentStore* store : stores) store->SetTransforms(rotation);
+  if (!TakesBasis(*layer) || !spec.Calibrated()) {
+    SetBasis(layer, std::vector<KeyTransform>(static_cast<size_t>(k->num_heads()), HadamardTransform(k->width())));
     layer->AllowPacking();
     return {};
   }
@@ -158,7 +161,8 @@ size_t KvCaches::NominalBytes(const KvBuffer& own) const {
 Status KvCaches::CreateStore(KvTensor* tensor) {
   const CacheSpec& spec = tensor->buffer().spec;
   if (!spec.Staged()) {
-    const Codec& codec = CodecOf(*tensor);
+    const LayerPlace place = PlaceOf(*tensor);
+    const Codec& codec = GetCodec(spec.CodecFor(tensor->side(), place.ordinal, place.num_layers));
     return tensor->Pack(codec, spec.ScaleFor(tensor->side(), codec));
   }
   KvTensor* k = tensor->side() == Side::kKey ? tensor : tensor->partner();
@@ -167,7 +171,7 @@ Status KvCaches::CreateStore(KvTensor* tensor) {
   // A context's budget is dealt out to its layers as their rows are long.
   const double share = static_cast<double>(k->nominal_bytes() + v->nominal_bytes()) / static_cast<double>(NominalBytes(tensor->buffer()));
   const auto budget = static_cast<size_t>(static_cast<double>(spec.budget_bytes) * share);
-  auto layer = MakeLayer(spec, CodecOf(*k), CodecOf(*v), k->shape(), v->shape(), budget);
+  auto layer = MakeLayer(spec, PlaceOf(*k), k->shape(), v->shape(), budget);
   if (!layer.ok()) return layer.status();
   std::shared_ptr<LayerCache> shared = std::move(*layer);
   if (Status status = ChooseBasis(spec, shared.get(), k); !status.ok()) return status;
@@ -196,7 +200,7 @@ void KvCaches::CreateStoresOfContext(int context) {
       }
       tensor.SetSaid();
       ++created;
-      packed_bytes += tensor.store()->CapacityBytes();
+      packed_bytes += tensor.PackedCapacityBytes();
       f16_bytes += tensor.nominal_bytes();
     }
   }

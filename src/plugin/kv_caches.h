@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/lazy_memory.h"
+#include "cache/make_layer.h"
 #include "cache/spec.h"
 #include "ggml-backend-impl.h"
 #include "plugin/kv_tensor.h"
@@ -72,8 +73,8 @@ class KvCaches {
 
  private:
   KvTensor* Register(KvBuffer* buffer, const ggml_tensor* root);
-  // The codec of a tensor; layers are counted over the KV tensors of its context.
-  const Codec& CodecOf(const KvTensor& tensor);
+  // Layers are counted over the KV tensors of a context.
+  LayerPlace PlaceOf(const KvTensor& tensor);
   void CreateStoresOfContext(int context);
   // f16 bytes of all KV tensors of a buffer's context.
   size_t NominalBytes(const KvBuffer& own) const;

@@ -68,8 +68,9 @@ class KvTensor {
   bool plain() const { return row_store_ == nullptr && layer_cache_ == nullptr; }
   GroupStore* row_store() const { return row_store_.get(); }      // of a packed tensor, else null
   LayerCache* layer_cache() const { return layer_cache_.get(); }  // of a staged tensor, else null
-  // What packed rows are in; null while plain.
-  const PackedStore* store() const { return layer_cache_ != nullptr ? &layer_cache_->store(kv_.side) : row_store_.get(); }
+  // What packed rows take when all are packed, and occupy now (exact rows not counted). Precondition: not plain.
+  size_t PackedCapacityBytes() const { return layer_cache_ != nullptr ? layer_cache_->CapacityBytes(kv_.side) : row_store_->CapacityBytes(); }
+  size_t PackedResidentBytes() const { return layer_cache_ != nullptr ? layer_cache_->ResidentBytes(kv_.side) : row_store_->ResidentBytes(); }
 
   // The other side of a layer, as the first attention over both tells.
   KvTensor* partner() const { return partner_; }

@@ -37,14 +37,15 @@ Totals Sum(const KvBuffer& buffer) {
       sum.staged.pinned += cells.pinned;
       sum.staged.groups_packed += cells.groups_packed;
       sum.staged.groups_decayed += cells.groups_decayed;
+      sum.staged.batches_deferred += cells.batches_deferred;
       sum.live_bytes += layer->Bytes();
       sum.exact_bytes += layer->ExactResidentBytes();
     }
-    if (const PackedStore* store = tensor.store(); store != nullptr) {
+    if (!tensor.plain()) {
       ++sum.packed_tensors;
-      sum.packed_bytes += store->CapacityBytes();
+      sum.packed_bytes += tensor.PackedCapacityBytes();
       sum.packed_f16_bytes += tensor.nominal_bytes();
-      sum.resident_bytes += store->ResidentBytes();
+      sum.resident_bytes += tensor.PackedResidentBytes();
     }
   }
   return sum;
@@ -64,7 +65,7 @@ void Append(std::ostringstream& out, const KvBuffer& buffer) {
     out << ",\"staged_layers\":" << sum.staged_layers << ",\"calibrated_layers\":" << sum.calibrated_layers << ",\"exact_bytes\":" << sum.exact_bytes
         << ",\"packed_cells\":" << sum.staged.packed << ",\"sinks_cells\":" << sum.staged.pinned
         << ",\"window_cells\":" << sum.staged.exact - sum.staged.pinned << ",\"groups_packed\":" << sum.staged.groups_packed
-        << ",\"decay_groups\":" << sum.staged.groups_decayed << ",\"budget_bytes_used\":" << sum.live_bytes;
+        << ",\"decay_groups\":" << sum.staged.groups_decayed << ",\"defer_batches\":" << sum.staged.batches_deferred << ",\"budget_bytes_used\":" << sum.live_bytes;
   }
   out << "}";
 }

@@ -7,7 +7,7 @@
 
 namespace swivel::plugin {
 
-void StagingRound::Collect(std::span<KvTensor* const> tensors, int64_t incoming) {
+void StagingRound::Collect(std::span<KvTensor* const> tensors, int64_t incoming, int64_t of_a_stream) {
   layers_.clear();
   tasks_.clear();
   next_ = 0;
@@ -22,7 +22,7 @@ void StagingRound::Collect(std::span<KvTensor* const> tensors, int64_t incoming)
     for (const Layer& layer : layers_) known |= layer.keys == keys;
     if (known) continue;
     Layer layer = {keys, keys->basis() != nullptr && keys->basis()->ready(), {}};
-    if (!layer.makes_basis) layer.jobs = cache->CollectReady(incoming);
+    if (!layer.makes_basis) layer.jobs = cache->CollectReady(incoming, of_a_stream);
     if (cache->over_budget()) SayOnce("the cache does not fit its budget although all old groups have the fewest bits");
     const size_t parts = layer.makes_basis ? static_cast<size_t>(keys->num_heads()) : layer.jobs.size();
     if (parts == 0) continue;
