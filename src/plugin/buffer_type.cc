@@ -81,7 +81,7 @@ void* slots[16];
 ggml_backend_buffer_type_t OurBufferType() { return reinterpret_cast<ggml_backend_buffer_type_t>(slots); }
 
 void InitBufferType(ggml_backend_dev_t device) {
-  const bool with_lists = host().api_version >= 3;
+  const bool with_lists = host().buffer_type_lists;
   size_t next = 0;
   const auto put = [&next](auto* pointer) { slots[next++] = reinterpret_cast<void*>(pointer); };
   put(Name);
