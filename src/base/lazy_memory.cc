@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,8 +46,10 @@ void LazyMemory::Discard() {
 }
 
 void LazyMemory::DiscardRange(size_t offset, size_t size) {
+  // Never beyond the range: its neighbours are other people's memory.
+  const size_t limit = std::min(offset + size, RoundToPage(size_));
   const size_t begin = RoundToPage(offset);
-  const size_t end = (offset + size) / PageSize() * PageSize();
+  const size_t end = limit / PageSize() * PageSize();
   if (data_ != nullptr && begin < end) madvise(data_ + begin, end - begin, MADV_DONTNEED);
 }
 
