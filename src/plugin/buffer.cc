@@ -36,11 +36,15 @@ void Free(ggml_backend_buffer_t buffer) {
 
 void* Base(ggml_backend_buffer_t buffer) { return Context(buffer)->memory.data(); }
 
-ggml_status InitTensor(ggml_backend_buffer_t, ggml_tensor* tensor) {
+ggml_status InitTensor(ggml_backend_buffer_t buffer, ggml_tensor* tensor) {
   // Registers roots as soon as they have an address, so that the layers of a context are all known before its first graph.
-  if (IsPackableRoot(tensor)) {
-    caches().Find(tensor);
-    CacheTensorPlaced();
+  if (!IsPackableRoot(tensor)) return GGML_STATUS_SUCCESS;
+  KvTensor* kv = caches().Find(tensor);
+  CacheTensorPlaced();
+  if (kv == nullptr || !kv->plain() || !Context(buffer)->sized_by_us) return GGML_STATUS_SUCCESS;
+  if (Status status = kv->Hold(StoreBytes(kv->buffer().spec, tensor)); !status.ok()) {
+    SayOnce(status.message() + "; the cache is not created", Event("refused"));
+    return GGML_STATUS_ALLOC_FAILED;
   }
   return GGML_STATUS_SUCCESS;
 }

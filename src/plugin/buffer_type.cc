@@ -96,6 +96,14 @@ void InitBufferType(ggml_backend_dev_t device) {
   slots[next++] = nullptr;  // context
 }
 
+size_t StoreBytes(const CacheSpec& spec, const ggml_tensor* root) {
+  const size_t packed = PackedSize(spec, root);
+  if (!spec.Staged()) return packed;
+  const KvName name = *ParseKvRoot(root);
+  const size_t tiers = 1 + spec.DecayCodecs(GetCodec(name.side == Side::kKey ? spec.k : spec.v)).size();
+  return host().ggml_nbytes(root) + packed * tiers;  // exact rows, and the groups of each tier
+}
+
 void CacheTensorPlaced() { sized_cache = false; }
 
 void CloseContextOfThread() { open_context = 0; }

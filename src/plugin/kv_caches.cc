@@ -188,6 +188,7 @@ size_t KvCaches::NominalBytes(const KvBuffer& own) const {
 
 Status KvCaches::CreateStore(KvTensor* tensor) {
   const CacheSpec& spec = tensor->buffer().spec;
+  tensor->Release();
   if (!spec.Staged()) {
     const Codec& codec = CodecOf(*tensor);
     return tensor->Pack(codec, spec.ScaleFor(tensor->side(), codec));
@@ -195,6 +196,8 @@ Status KvCaches::CreateStore(KvTensor* tensor) {
   KvTensor* k = tensor->side() == Side::kKey ? tensor : tensor->partner();
   KvTensor* v = k->partner();
   if (!v->plain()) return Status::Internal("its partner " + v->name() + " is stored already");
+  v->Release();
+  k->Release();
   // A context's budget is dealt out to its layers as their rows are long.
   const double share = static_cast<double>(k->nominal_bytes() + v->nominal_bytes()) / static_cast<double>(NominalBytes(tensor->buffer()));
   const auto budget = static_cast<size_t>(static_cast<double>(spec.budget_bytes) * share);
