@@ -158,6 +158,24 @@ std::vector<const Kernels*> AllKernels() {
   return all;
 }
 
+// A stream that does not fill its last group: what is packed there must not take rows of the next stream with it.
+TEST(LayerCache, AnIncompleteGroupEndsWithItsStream) {
+  Case c;
+  c.width = 128;
+  c.heads = 8;  // rows of half a page
+  c.cells = 140;
+  c.streams = 2;
+  c.spec = "tcq3,transform=wht,window=0,sinks=0";
+  Problem problem(c);
+  problem.Write(140, 160);
+  const std::vector<float> before = problem.Row(Side::kKey, 145);
+  problem.Write(0, 140);
+  problem.Pack(KernelsFor(ChooseTarget().value()));
+  EXPECT_EQ(problem.cache().Count().packed, 140);
+  EXPECT_EQ(problem.Row(Side::kKey, 145), before);
+  EXPECT_NE(before, std::vector<float>(before.size(), 0.0f));
+}
+
 TEST(LayerCache, AttentionReadsExactAndPackedCellsAsTheyAreReadBack) {
   for (const Kernels* kernels : AllKernels()) {
     for (const char* spec : {"k=tcq3,v=tcq3,transform=full,sinks=4,window=128", "k=tcq4,v=tcq4,transform=full,sinks=4", "k=tcq2,v=tcq2,transform=full",

@@ -115,6 +115,7 @@ void GraphRunner::Inspect(ggml_cgraph* graph) {
     for (size_t j = before; j < tensors_.size(); ++j) all_stored = all_stored && !tensors_[j]->plain();
   }
   if (!all_stored) caches().CreateStores(tensors_);
+  caches().RecordRestored(tensors_);
 }
 
 void GraphRunner::Replace(ggml_cgraph* graph) {
@@ -162,6 +163,7 @@ bool GraphRunner::ReplaceSetRows(ggml_cgraph* graph, int index) {
   if (task.layer != nullptr) MarkRows(task, PositionsOf(graph, node));
   Substitute(graph, index, RunSetRows, &set_rows_.emplace_back(task));
   kv->buffer().counters.set_rows.fetch_add(1, std::memory_order_relaxed);
+  kv->buffer().counters.rows_written.fetch_add(static_cast<uint64_t>(node->src[0]->ne[1]), std::memory_order_relaxed);
   return true;
 }
 
