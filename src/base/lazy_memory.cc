@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,7 +47,8 @@ void LazyMemory::Discard() {
 
 void LazyMemory::DiscardRange(size_t offset, size_t size) {
   const size_t begin = RoundToPage(offset);
-  const size_t end = (offset + size) / PageSize() * PageSize();
+  // The last page is ours as a whole; what comes behind it is not.
+  const size_t end = std::min((offset + size) / PageSize() * PageSize(), RoundToPage(size_));
   if (data_ != nullptr && begin < end) madvise(data_ + begin, end - begin, MADV_DONTNEED);
 }
 

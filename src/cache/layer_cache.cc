@@ -250,10 +250,12 @@ void LayerCache::KeepExact(const PackJob& failed, const std::vector<PackJob>& jo
 void LayerCache::DiscardRows(Half& side, int64_t group) {
   const size_t first = side.row_bytes * static_cast<size_t>(FirstCell(group));
   const TokenMask exact = side.exact[static_cast<size_t>(group)];
+  // A stream need not end with a whole group: what follows its last row is another stream's.
+  const int64_t cells = std::min<int64_t>(kGroupTokens, num_cells() - group % groups_per_stream_ * kGroupTokens);
   // Runs of packed rows between the exact ones.
-  for (int token = 0; token < kGroupTokens;) {
+  for (int token = 0; token < cells;) {
     int end = token;
-    while (end < kGroupTokens && !exact.Has(end)) ++end;
+    while (end < cells && !exact.Has(end)) ++end;
     if (end > token) side.rows.DiscardRange(first + side.row_bytes * token, side.row_bytes * (end - token));
     token = end + 1;
   }
