@@ -236,6 +236,17 @@ TEST(LayerCache, HeadsOfSeveralCodecsAreThoseOfCachesOfEachCodec) {
   }
 }
 
+TEST(LayerCache, APartOfAGroupGivesBackItsOwnRowsOnly) {
+  const Kernels& kernels = KernelsFor(Target::kPortable);
+  // 128 + 32 cells a stream; the sinks of stream 1 begin a page, 32 rows behind the first row of the last group of stream 0.
+  Problem problem({.spec = "k=tcq3,v=tcq3,transform=full,sinks=4", .cells = 160, .streams = 2});
+  problem.Write(0, 320);
+  const std::vector<float> sink = problem.Row(Side::kValue, 161);
+  problem.Pack(kernels);
+  EXPECT_EQ(problem.cache().Count().packed, 2 * (160 - 4));
+  EXPECT_EQ(problem.Row(Side::kValue, 161), sink);
+}
+
 // A row that is written again beside packed ones either fits their levels or stays exact for good; the others keep their meaning.
 TEST(LayerCache, ARowThatDoesNotFitItsBlockStaysExact) {
   const Kernels& kernels = *AllKernels().back();
