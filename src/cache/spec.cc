@@ -86,6 +86,17 @@ Status SetShrink(std::string_view value, CacheSpec* spec) {
   return Status();
 }
 
+Status SetSparseV(std::string_view value, CacheSpec* spec) {
+  double limit = 0.0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), limit);
+  // A float in the kernels: what it cannot hold would be 0, which is off.
+  if (error != std::errc() || end != value.data() + value.size() || !(static_cast<float>(limit) > 0.0f && limit <= 0.1)) {
+    return Status::Invalid("sparse_v='" + std::string(value) + "' is not above 0 and at most 0.1, such as sparse_v=0.001");
+  }
+  spec->sparse_v = limit;
+  return Status();
+}
+
 // "4096:3+16384:2"
 Status SetDecay(std::string_view value, CacheSpec* spec) {
   spec->decay.clear();
@@ -126,6 +137,12 @@ Status SetCalibration(std::string_view value, CacheSpec* spec) {
   if (value.find(',') != std::string_view::npos) return Status::Invalid("calibration='" + std::string(value) + "': the path may hold no comma");
   spec->calibration = value;
   return Status();
+}
+
+// The shortest text that gives the same number.
+std::string Shortest(double number) {
+  char text[32];
+  return std::string(text, std::to_chars(text, text + sizeof(text), number).ptr);
 }
 
 // 0 … kMostLayers-1.
@@ -216,6 +233,7 @@ constexpr Key kKeys[] = {
     {"budget", SetBudget},
     {"calibration", SetCalibration},
     {"shrink", SetShrink},
+    {"sparse_v", SetSparseV},
 };
 
 // What the transforms can pack.
@@ -354,10 +372,8 @@ std::string CacheSpec::ToString() const {
   for (size_t i = 0; i < decay.size(); ++i) text += (i == 0 ? ",decay=" : "+") + std::to_string(decay[i].age) + ":" + std::to_string(decay[i].bits);
   if (budget_bytes > 0) text += ",budget=" + std::to_string(budget_bytes);
   if (calibration != "self") text += ",calibration=" + calibration;
-  if (shrink) {
-    char number[32];
-    text += ",shrink=" + std::string(number, std::to_chars(number, number + sizeof(number), *shrink).ptr);
-  }
+  if (shrink) text += ",shrink=" + Shortest(*shrink);
+  if (sparse_v > 0.0) text += ",sparse_v=" + Shortest(sparse_v);
   return text;
 }
 
@@ -410,7 +426,7 @@ std::string SpecHelp() {
   return "a spec is a preset (quality, balanced, small, tiny), a codec for K and V, or a file that ends in .toml, or items joined by commas: "
          "k=CODEC, v=CODEC, boundary=N:CODEC (first and last N layers), layer=A-B:CODEC or layer=A-B:k=CODEC or :v=CODEC (layers A to B from 0, "
          "any number of times), scale=MODE, k_scale=MODE, v_scale=MODE, transform=none|wht|eq|full, mean=on|off, "
-         "group_mean=on|off, halves=on|off, sinks=N, window=N, decay=AGE:BITS, budget=BYTES, calibration=self|FILE, shrink=X. Codecs: " +
+         "group_mean=on|off, halves=on|off, sinks=N, window=N, decay=AGE:BITS, budget=BYTES, calibration=self|FILE, shrink=X, sparse_v=X (at most 0.1: the share of the weights whose values attention may leave out). Codecs: " +
          CodecNames() + ". Scale modes: matched, unbiased, ls. Examples: balanced; balanced,window=256; k=turbo4,v=turbo3,boundary=2:q8_0; turbo3,layer=0:q8_0,layer=4-7:k=turbo4";
 }
 
