@@ -25,6 +25,7 @@ struct Counters {
   std::atomic<uint64_t> set_rows{0};
   std::atomic<uint64_t> flash_attention{0};
   std::atomic<uint64_t> shadow{0};
+  std::atomic<uint64_t> v_rows{0}, sparse_v_rows{0};  // AttendPlan::ValueRows, SkippedValueRows; with sparse_v only
 };
 
 // What stands behind one ggml buffer of ours: ordinary memory for ordinary tensors (activations, weights that come through RPC), and
