@@ -30,6 +30,7 @@ struct Counters {
   // Rows of K and V: by the model, and by the host's set_tensor and get_tensor (states, copies through f16).
   std::atomic<uint64_t> rows_written{0}, rows_restored{0}, rows_read{0};
   std::atomic<uint64_t> restored_since_graph{0};  // not yet an event
+  std::atomic<uint64_t> v_rows{0}, sparse_v_rows{0};  // AttendPlan::ValueRows, SkippedValueRows; with sparse_v only
 };
 
 // What stands behind one ggml buffer of ours: ordinary memory for ordinary tensors (activations, weights that come through RPC), and
