@@ -47,6 +47,7 @@ TEST(SpecFile, CalibrationIsRelativeToTheFile) {
   EXPECT_EQ(ParseSpecFile("calibration = \"../m.swivel\"", "/a/b.toml")->calibration, "/a/../m.swivel");
   EXPECT_EQ(ParseSpecFile("calibration = \"/m.swivel\"", "a/b.toml")->calibration, "/m.swivel");
   EXPECT_EQ(ParseSpecFile("calibration = \"m.swivel\"", "b.toml")->calibration, "m.swivel");
+  EXPECT_EQ(ParseSpecFile("preset = \"balanced\"\nstore = \"m.swivel\"", "a/b.toml")->store, "a/m.swivel");
   EXPECT_EQ(ParseSpecFile("calibration = \"self\"", "a/b.toml")->calibration, "self");
 }
 

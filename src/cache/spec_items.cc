@@ -121,6 +121,13 @@ Status SetDefer(std::string_view value, CacheSpec* spec) {
   return Status::Invalid("defer='" + std::string(value) + "' is neither off nor prefill");
 }
 
+Status SetStore(std::string_view value, CacheSpec* spec) {
+  if (value.empty()) return Status::Invalid("store= wants the path of a file that keeps what a cache finds out about its keys");
+  if (value.find(',') != std::string_view::npos) return Status::Invalid("store='" + std::string(value) + "': the path may hold no comma");
+  spec->store = value;
+  return Status();
+}
+
 Status SetCalibration(std::string_view value, CacheSpec* spec) {
   if (value.empty()) return Status::Invalid("calibration= wants 'self' or the path of a file that swivel calibrate has written");
   if (value.find(',') != std::string_view::npos) return Status::Invalid("calibration='" + std::string(value) + "': the path may hold no comma");
@@ -156,6 +163,7 @@ constexpr Key kKeys[] = {
     {"budget", SetBudget},
     {"defer", SetDefer},
     {"calibration", SetCalibration},
+    {"store", SetStore},
     {"shrink", SetShrink},
     {"sparse_v", SetSparseV},
 };

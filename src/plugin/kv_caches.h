@@ -86,6 +86,10 @@ class KvCaches {
   KvTensor* Register(KvBuffer* buffer, const ggml_tensor* root);
   // Layers are counted over the KV tensors of a context.
   LayerPlace PlaceOf(const KvTensor& tensor);
+  // Gives a layer the basis of its keys where that needs no statistics, or says where it will come from.
+  Status ChooseBasis(const CacheSpec& spec, LayerCache* layer, KvTensor* k);
+  // Of a context whose spec has store=, else null.
+  std::shared_ptr<BasisKeeper> KeeperOf(const KvBuffer& buffer);
   void CreateStoresOfContext(int context);
   // f16 bytes of all KV tensors of a buffer's context.
   size_t NominalBytes(const KvBuffer& own) const;
@@ -97,6 +101,7 @@ class KvCaches {
   std::vector<KvBuffer*> buffers_;
   std::map<int, Totals> ended_;  // of buffers that are gone, while others of their context live
   int last_context_ = 0;
+  std::map<int, std::weak_ptr<BasisKeeper>> keepers_;  // of contexts
 };
 
 // The process's caches. Never destroyed: a host may free its buffers while the process exits.
