@@ -65,7 +65,7 @@ ModelPtr ModelKeys::Load(ggml_backend_dev_t device, int gpu_layers) const {
   gguf_set_val_str(keys.get(), "general.architecture", architecture_.c_str());
   gguf_set_val_str(keys.get(), "tokenizer.ggml.model", "none");
   for (const auto& [name, value] : values_) {
-    const std::string key = architecture_ + "." + name;
+    const std::string key = name.starts_with("tokenizer.") ? name : architecture_ + "." + name;
     std::visit(
         [&](const auto& v) {
           using T = std::decay_t<decltype(v)>;

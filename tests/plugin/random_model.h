@@ -24,7 +24,8 @@ using ContextPtr = std::unique_ptr<llama_context, LlamaDeleter>;
 
 inline constexpr int kVocabulary = 96;
 
-// Keys of a GGUF file, those of the architecture without its name in front. What is not set here or by a test is llama.cpp's default.
+// Keys of a GGUF file, those of the architecture without its name in front ("tokenizer.…" as they are). What is not set here or by a test
+// is llama.cpp's default.
 class ModelKeys {
  public:
   using Value = std::variant<uint32_t, float, bool, std::string, std::vector<uint32_t>>;
