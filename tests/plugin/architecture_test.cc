@@ -18,6 +18,8 @@ struct Architecture {
   ModelKeys keys;
 };
 
+void PrintTo(const Architecture& architecture, std::ostream* out) { *out << architecture.name; }
+
 std::vector<Architecture> Served() {
   const auto windows = [](const char* architecture, uint32_t layers) {
     return ModelKeys(architecture).Set("block_count", layers).Set("attention.sliding_window", 96u);
@@ -131,6 +133,8 @@ struct Recurrent {
   ModelKeys keys;
   bool has_attention;
 };
+void PrintTo(const Recurrent& recurrent, std::ostream* out) { *out << recurrent.name; }
+
 std::vector<Recurrent> RecurrentModels() {
   const auto state = [](ModelKeys keys) {
     return keys.Set("ssm.conv_kernel", 4u).Set("ssm.inner_size", 128u).Set("ssm.state_size", 16u).Set("ssm.time_step_rank", 2u);
