@@ -14,6 +14,9 @@ TEST(AttendPlan, ScratchDoesNotGrowWithTheCache) {
     size_t largest = 0, smallest = SIZE_MAX;
     for (const int64_t cells : {1024, 4096, 16384, 65536}) {
       AttendArgs args;
+      alignas(64) static float nothing[16];  // a plan is made, not run
+      args.k.base = args.v.base = reinterpret_cast<uint8_t*>(nothing);
+      args.q = args.out = nothing;
       args.k.codec = args.v.codec = &GetCodec(CodecId::kTurbo4);
       args.k.width = args.v.width = 128;
       args.num_heads = 32;
@@ -28,7 +31,8 @@ TEST(AttendPlan, ScratchDoesNotGrowWithTheCache) {
       smallest = std::min(smallest, plan.ScratchBytes());
     }
     EXPECT_LE(largest, kThreads * (size_t{1} << 20)) << num_queries << " queries";
-    EXPECT_LE(largest, smallest + kThreads * (size_t{256} << 10)) << num_queries << " queries";
+    // What differs are partial results, of which there is a fixed number.
+    EXPECT_LE(largest, smallest + (size_t{1} << 20)) << num_queries << " queries";
   }
 }
 
