@@ -24,9 +24,10 @@ demo: build ## compress a small model's cache, show what it costs, and how to us
 	@tools/demo $(build)
 
 # The programs, the model and the prebuilt hosts first: a test must not spend its time limit on a download. Status 77 of tools/host: this
-# machine cannot run that host, so its tests are skipped and say so. The cross compiler and the emulator are for the AArch64 kernels.
+# machine cannot run that host, so its tests are skipped and say so. The cross compiler and the emulator are for the AArch64 kernels, the browser
+# is for the pages.
 test: build ## everything that runs without a network once it ran with one
-	@if [ "$$(uname -m)" = x86_64 ]; then tools/setup g++-aarch64-linux-gnu qemu-user-static; fi
+	@if [ "$$(uname -m)" = x86_64 ]; then tools/setup g++-aarch64-linux-gnu qemu-user-static chromium; fi
 	@tools/llama --tools > /dev/null
 	@host() { tools/host "$$1" || [ $$? = 77 ]; }; \
 	export SWIVEL_MODEL_S=$$(tools/model S) SWIVEL_HOST_SKULK=$$(host skulk) SWIVEL_HOST_PY_SYNC=$$(host py-sync) \

@@ -93,16 +93,12 @@ ggml_status GraphRunner::Compute(ggml_cgraph* graph) {
 void GraphRunner::Inspect(ggml_cgraph* graph) {
   kv_nodes_.clear();
   tensors_.clear();
-  written_keys_.clear();
   bool all_stored = true;
   for (int i = 0; i < graph->n_nodes; ++i) {
     const ggml_tensor* node = graph->nodes[i];
     if (host().IsViewOp(node)) continue;
     const size_t before = tensors_.size();
-    if (KvTensor* kv = FindFast(node); kv != nullptr) {
-      tensors_.push_back(kv);
-      if (kv->side() == Side::kKey) written_keys_.push_back(kv);
-    }
+    if (KvTensor* kv = FindFast(node); kv != nullptr) tensors_.push_back(kv);
     for (const ggml_tensor* source : node->src) {
       if (source == nullptr) continue;
       if (KvTensor* kv = FindFast(source); kv != nullptr) tensors_.push_back(kv);
@@ -119,6 +115,7 @@ void GraphRunner::Inspect(ggml_cgraph* graph) {
     for (size_t j = before; j < tensors_.size(); ++j) all_stored = all_stored && !tensors_[j]->plain();
   }
   if (!all_stored) caches().CreateStores(tensors_);
+  caches().RecordRestored(tensors_);
 }
 
 void GraphRunner::Replace(ggml_cgraph* graph) {
@@ -166,6 +163,7 @@ bool GraphRunner::ReplaceSetRows(ggml_cgraph* graph, int index) {
   if (task.layer != nullptr) MarkRows(task, PositionsOf(graph, node));
   Substitute(graph, index, RunSetRows, &set_rows_.emplace_back(task));
   kv->buffer().counters.set_rows.fetch_add(1, std::memory_order_relaxed);
+  kv->buffer().counters.rows_written.fetch_add(static_cast<uint64_t>(node->src[0]->ne[1]), std::memory_order_relaxed);
   return true;
 }
 
@@ -207,15 +205,26 @@ bool GraphRunner::BindPlans() {
 }
 
 ggml_status GraphRunner::RunStaging(ggml_cgraph* graph) {
-  int64_t incoming = 0;
-  for (const int index : kv_nodes_) {
-    if (Is(graph->nodes[index], host().op.set_rows)) incoming = std::max(incoming, graph->nodes[index]->src[0]->ne[1]);
-  }
   // Only layers whose keys this graph writes: there a batch begins. A host that computes node by node has graphs in between, in which the
   // keys of a batch are new and its values are not, or neither has been attended to.
+  std::vector<KvTensor*> written;
+  int64_t incoming = 0, of_a_stream = 0;
+  for (const int index : kv_nodes_) {
+    const ggml_tensor* node = graph->nodes[index];
+    if (!Is(node, host().op.set_rows)) continue;
+    size_t offset = 0;
+    KvTensor* keys = FindFast(node, &offset);
+    if (keys == nullptr || keys->side() != Side::kKey || keys->layer_cache() == nullptr) continue;
+    written.push_back(keys);
+    incoming = std::max(incoming, node->src[0]->ne[1]);
+    // All layers of a model write one batch.
+    SetRowsTask task;
+    if (of_a_stream == 0 && DescribeSetRows(node, keys, offset, &task)) of_a_stream = MostRowsOfAStream(task, keys->num_cells());
+  }
+  if (of_a_stream == 0) of_a_stream = incoming;
   // A round packs what the one before has made a basis for, and decays what it has packed.
   for (int round = 0; round < 2 + kMaxTiers; ++round) {
-    staging_.Collect(written_keys_, incoming);
+    staging_.Collect(written, incoming, of_a_stream);
     if (staging_.empty()) break;
     if (const ggml_status status = RunStagingRound(graph); status != GGML_STATUS_SUCCESS) return status;
   }

@@ -39,7 +39,7 @@ class GraphRunner {
   bool ReplaceAttention(ggml_cgraph* graph, int index);
   void Substitute(ggml_cgraph* graph, int index, ggml_custom_op_t function, void* userdata);
   bool BindPlans();
-  // Packs what has left the exact window, as a graph of one node of its own, so that all threads take part.
+  // Packs what has left the exact window in layers that this graph writes to, as a graph of one node of its own, so that all threads take part.
   ggml_status RunStaging(ggml_cgraph* graph);
   ggml_status RunStagingRound(ggml_cgraph* graph);
   ggml_status RunRange(ggml_cgraph* graph, int begin, int end);
@@ -51,7 +51,6 @@ class GraphRunner {
   std::vector<int> kv_nodes_;      // nodes that touch a KV tensor, in order
   std::vector<int> shadow_nodes_;  // those of them that are computed one by one on an f16 image
   std::vector<KvTensor*> tensors_;
-  std::vector<KvTensor*> written_keys_;  // those of them that a node writes, of keys
   std::vector<ggml_tensor> copies_;
   std::vector<std::pair<int, ggml_tensor*>> originals_;
   std::vector<SetRowsTask> set_rows_;

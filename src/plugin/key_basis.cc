@@ -48,8 +48,8 @@ StatusOr<NamedMoments> FindMoments(const CacheSpec& spec, int layer, int num_hea
 }
 
 KeyBasis::KeyBasis(const CacheSpec& spec, LayerCache* cache, const LayerMoments* file, std::shared_ptr<const Calibration> owner)
-    : spec_(spec), cache_(cache), stores_(StoresWithBasis(cache)), file_(file), owner_(std::move(owner)) {
-  const int width = cache->store(Side::kKey).shape().width;
+    : spec_(spec), cache_(cache), file_(file), owner_(std::move(owner)) {
+  const int width = cache->width(Side::kKey);
   if (file_ == nullptr) self_.emplace(width, SelfCalibrationTokens(width));
   transforms_.resize(static_cast<size_t>(num_heads()));
   results_.resize(transforms_.size());
@@ -64,7 +64,7 @@ void KeyBasis::Make(int head) {
     if (!own.ok()) return own.status();
     const TransformKind kind = spec_.transform == Transform::kFull ? TransformKind::kFull : TransformKind::kDiagonal;
     const double shrink = spec_.shrink.value_or(file_ != nullptr ? kFileShrink : kSelfShrink);
-    StatusOr<KeyTransform> transform = MakeTransform(*own, kind, shrink, spec_.mean, stores_[0]->layout().count == 2);
+    StatusOr<KeyTransform> transform = MakeTransform(*own, kind, shrink, spec_.mean, BasisHasHalves(*cache_));
     if (!transform.ok()) return transform.status();
     transforms_[h] = std::move(*transform);
     return {};
@@ -78,7 +78,7 @@ Status KeyBasis::Install() {
   for (const Status& result : results_) {
     if (!result.ok()) return result;
   }
-  for (SegmentStore* store : stores_) store->SetTransforms(transforms_);
+  SetBasis(cache_, transforms_);
   cache_->AllowPacking();
   return {};
 }
@@ -87,7 +87,7 @@ void KeyBasis::Clear() {
   if (file_ != nullptr) return;
   installed_ = false;
   self_->Clear();
-  for (SegmentStore* store : stores_) store->SetTransforms({});
+  SetBasis(cache_, {});
   cache_->ForbidPacking();
 }
 

@@ -26,7 +26,7 @@ class KeyBasis {
   bool ready() const { return !installed_ && (file_ != nullptr || self_->complete()); }
   // What attention calls are to be added to; null when none are wanted (any more).
   SelfCalibration* capture() { return self_ && !installed_ && !self_->complete() ? &*self_ : nullptr; }
-  int num_heads() const { return cache_->store(Side::kKey).shape().num_heads; }
+  int num_heads() const { return cache_->num_heads(); }
   // "file …", "the first 128 tokens".
   std::string Source() const;
 
@@ -39,7 +39,6 @@ class KeyBasis {
  private:
   CacheSpec spec_;
   LayerCache* cache_;
-  std::vector<SegmentStore*> stores_;  // of all tiers
   const LayerMoments* file_;
   std::shared_ptr<const Calibration> owner_;
   std::optional<SelfCalibration> self_;
