@@ -62,7 +62,7 @@ void ComplainOnce(const ggml_tensor* node, const ggml_tensor* root) {
   KvBuffer* buffer = BufferOf(root);
   if (buffer == nullptr || buffer->complained.exchange(true)) return;
   Say(std::string(host().ggml_op_name(node->op)) + " reads '" + root->name + "' (" + host().ggml_type_name(root->type) +
-      "), which is not compressed: the plugin needs flash attention over an f16 cache named cache_k_l<layer>");
+      "), which is not compressed: the plugin needs flash attention, which some models cannot use (T5), over an f16 cache named cache_k_l<layer>");
 }
 
 }  // namespace

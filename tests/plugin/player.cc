@@ -121,7 +121,7 @@ Played Compare(const ModelKeys& keys, const std::string& spec, const Setting& se
   EXPECT_NE(PluginRegistry(), nullptr);
   EXPECT_EQ(SetKv(spec), "");
   const auto play = [&](ggml_backend_dev_t device, const std::function<void(const Player&)>& finish) {
-    const ModelPtr model = keys.Load(device);
+    const ModelPtr model = keys.Load(device, setting.gpu_layers);
     EXPECT_NE(model, nullptr) << "llama.cpp does not take a model of architecture " << keys.architecture();
     if (model == nullptr) return;
     Player player(model.get(), setting);
@@ -137,6 +137,7 @@ Played Compare(const ModelKeys& keys, const std::string& spec, const Setting& se
     play(PluginDevice(), [&](const Player& player) {
       played.served = player.ok();
       if (!player.ok()) return;
+      played.logits = player.logits;
       played.error = SpreadError(player.logits, expected);
       const auto caches = nlohmann::json::parse(Report())["caches"];
       played.attention = Sum(caches, "flash_attention");

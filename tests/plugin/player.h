@@ -20,6 +20,7 @@ struct Setting {
   uint32_t num_sequences = 1;
   uint32_t micro_batch = 128;
   bool unified = true;  // one stream for all sequences
+  int gpu_layers = 99;  // of the model that has the plugin
   llama_flash_attn_type flash_attention = LLAMA_FLASH_ATTN_TYPE_ENABLED;
   std::function<void(llama_context_params*)> change;
 };
@@ -61,6 +62,7 @@ using Story = std::function<void(Player&)>;
 
 // What the plugin counted, summed over its caches, when the story ended.
 struct Played {
+  std::vector<float> logits;
   double error = 0;  // root of the mean squared error of all logits over their spread
   int64_t attention = 0, set_rows = 0, shadow = 0;
   int64_t packed_cells = 0;  // of staged caches

@@ -19,7 +19,7 @@ uint32_t SeedOf(const char* name) {
 }
 
 // Weights that keep activations near unit variance and make attention peaked: a cache that is read wrongly then changes the logits.
-void FillWeights(ggml_tensor* tensor, void*) {
+void FillWeights(ggml_tensor* tensor, void* key_bias) {
   std::mt19937 random(SeedOf(tensor->name));
   std::normal_distribution<float> normal;
   const std::string name = tensor->name;
@@ -34,6 +34,11 @@ void FillWeights(ggml_tensor* tensor, void*) {
     value = is_factor ? 1.0f + 0.1f * std::abs(x) : is_vector ? 0.3f * x : gain * x / std::sqrt(static_cast<float>(tensor->ne[0]));
     if (has("token_embd")) value = x;
     if (has("ssm_a")) value = -std::abs(x);  // a state that decays
+  }
+  if (const float norm = *static_cast<const float*>(key_bias); norm > 0 && has("attn_k.bias")) {
+    double sum = 0;
+    for (const float value : values) sum += static_cast<double>(value) * value;
+    for (float& value : values) value *= norm / static_cast<float>(std::sqrt(sum));
   }
   ggml_backend_tensor_set(tensor, values.data(), 0, ggml_nbytes(tensor));
 }
@@ -65,7 +70,7 @@ ModelPtr ModelKeys::Load(ggml_backend_dev_t device, int gpu_layers) const {
   gguf_set_val_str(keys.get(), "general.architecture", architecture_.c_str());
   gguf_set_val_str(keys.get(), "tokenizer.ggml.model", "none");
   for (const auto& [name, value] : values_) {
-    const std::string key = architecture_ + "." + name;
+    const std::string key = name.starts_with("tokenizer.") ? name : architecture_ + "." + name;
     std::visit(
         [&](const auto& v) {
           using T = std::decay_t<decltype(v)>;
@@ -82,7 +87,8 @@ ModelPtr ModelKeys::Load(ggml_backend_dev_t device, int gpu_layers) const {
   llama_model_params params = llama_model_default_params();
   params.devices = devices;
   params.n_gpu_layers = device == nullptr ? 0 : gpu_layers;
-  return ModelPtr(llama_model_init_from_user(keys.get(), FillWeights, nullptr, params));
+  float bias = key_bias_;
+  return ModelPtr(llama_model_init_from_user(keys.get(), FillWeights, &bias, params));
 }
 
 }  // namespace swivel::plugin_test

@@ -24,7 +24,8 @@ using ContextPtr = std::unique_ptr<llama_context, LlamaDeleter>;
 
 inline constexpr int kVocabulary = 96;
 
-// Keys of a GGUF file, those of the architecture without its name in front. What is not set here or by a test is llama.cpp's default.
+// Keys of a GGUF file, those of the architecture without its name in front ("tokenizer.…" as they are). What is not set here or by a test
+// is llama.cpp's default.
 class ModelKeys {
  public:
   using Value = std::variant<uint32_t, float, bool, std::string, std::vector<uint32_t>>;
@@ -40,6 +41,11 @@ class ModelKeys {
     values_.erase(key);
     return *this;
   }
+  // A bias of this length on the keys of every layer, as Qwen2 models have.
+  ModelKeys& KeyBias(float norm) {
+    key_bias_ = norm;
+    return *this;
+  }
   const std::string& architecture() const { return architecture_; }
 
   // On `device`, or on the CPU alone when it is null; the same keys give the same weights. Null when llama.cpp refuses.
@@ -48,6 +54,7 @@ class ModelKeys {
  private:
   std::string architecture_;
   std::map<std::string, Value> values_;
+  float key_bias_ = 0;
 };
 
 }  // namespace swivel::plugin_test

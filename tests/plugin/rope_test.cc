@@ -14,6 +14,8 @@ struct RopeCase {
   std::function<void(llama_context_params*)> change = nullptr;
 };
 
+void PrintTo(const RopeCase& rope, std::ostream* out) { *out << rope.name; }
+
 std::vector<RopeCase> RopeCases() {
   const auto yarn = [](llama_context_params* params) {
     params->rope_scaling_type = LLAMA_ROPE_SCALING_TYPE_YARN;
