@@ -29,7 +29,7 @@ class LazyMemory {
   // Gives every page back; the range reads as zeros again.
   void Discard();
 
-  // Gives back the pages that lie within [offset, offset + size) as a whole.
+  // Gives back the pages that lie within [offset, offset + size) as a whole, none beyond the end.
   void DiscardRange(size_t offset, size_t size);
 
   // Bytes that occupy physical memory now (whole pages). Cost: one system call and a byte a page.

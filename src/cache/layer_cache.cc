@@ -153,10 +153,12 @@ size_t LayerCache::Bytes() const {
 void LayerCache::DiscardRows(Half& side, int64_t group) {
   const size_t first = side.row_bytes * static_cast<size_t>(FirstCell(group));
   const TokenMask exact = side.exact[static_cast<size_t>(group)];
+  // The last group of a stream may be a part of one: what follows is the next stream's, or not ours at all.
+  const int cells = AllCells(group).Count();
   // Runs of packed rows between the exact ones.
-  for (int token = 0; token < kGroupTokens;) {
+  for (int token = 0; token < cells;) {
     int end = token;
-    while (end < kGroupTokens && !exact.Has(end)) ++end;
+    while (end < cells && !exact.Has(end)) ++end;
     if (end > token) side.rows.DiscardRange(first + side.row_bytes * token, side.row_bytes * (end - token));
     token = end + 1;
   }

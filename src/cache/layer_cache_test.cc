@@ -158,6 +158,24 @@ std::vector<const Kernels*> AllKernels() {
   return all;
 }
 
+// A stream that does not fill its last group: what is packed there must not take rows of the next stream with it.
+TEST(LayerCache, AnIncompleteGroupEndsWithItsStream) {
+  Case c;
+  c.width = 128;
+  c.heads = 8;  // rows of half a page
+  c.cells = 140;
+  c.streams = 2;
+  c.spec = "tcq3,transform=wht,window=0,sinks=0";
+  Problem problem(c);
+  problem.Write(140, 160);
+  const std::vector<float> before = problem.Row(Side::kKey, 145);
+  problem.Write(0, 140);
+  problem.Pack(KernelsFor(ChooseTarget().value()));
+  EXPECT_EQ(problem.cache().Count().packed, 140);
+  EXPECT_EQ(problem.Row(Side::kKey, 145), before);
+  EXPECT_NE(before, std::vector<float>(before.size(), 0.0f));
+}
+
 TEST(LayerCache, AttentionReadsExactAndPackedCellsAsTheyAreReadBack) {
   for (const Kernels* kernels : AllKernels()) {
     for (const char* spec : {"k=tcq3,v=tcq3,transform=full,sinks=4,window=128", "k=tcq4,v=tcq4,transform=full,sinks=4", "k=tcq2,v=tcq2,transform=full",
@@ -216,6 +234,17 @@ TEST(LayerCache, HeadsOfSeveralCodecsAreThoseOfCachesOfEachCodec) {
       }
     }
   }
+}
+
+TEST(LayerCache, APartOfAGroupGivesBackItsOwnRowsOnly) {
+  const Kernels& kernels = KernelsFor(Target::kPortable);
+  // 128 + 32 cells a stream; the sinks of stream 1 begin a page, 32 rows behind the first row of the last group of stream 0.
+  Problem problem({.spec = "k=tcq3,v=tcq3,transform=full,sinks=4", .cells = 160, .streams = 2});
+  problem.Write(0, 320);
+  const std::vector<float> sink = problem.Row(Side::kValue, 161);
+  problem.Pack(kernels);
+  EXPECT_EQ(problem.cache().Count().packed, 2 * (160 - 4));
+  EXPECT_EQ(problem.Row(Side::kValue, 161), sink);
 }
 
 // A row that is written again beside packed ones either fits their levels or stays exact for good; the others keep their meaning.

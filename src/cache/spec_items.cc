@@ -69,6 +69,17 @@ Status SetShrink(std::string_view value, CacheSpec* spec) {
   return Status();
 }
 
+Status SetSparseV(std::string_view value, CacheSpec* spec) {
+  double limit = 0.0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), limit);
+  // A float in the kernels: what it cannot hold would be 0, which is off.
+  if (error != std::errc() || end != value.data() + value.size() || !(static_cast<float>(limit) > 0.0f && limit <= 0.1)) {
+    return Status::Invalid("sparse_v='" + std::string(value) + "' is not above 0 and at most 0.1, such as sparse_v=0.001");
+  }
+  spec->sparse_v = limit;
+  return Status();
+}
+
 // "4096:3+16384:2"
 Status SetDecay(std::string_view value, CacheSpec* spec) {
   spec->decay.clear();
@@ -154,6 +165,7 @@ constexpr Key kKeys[] = {
     {"calibration", SetCalibration},
     {"store", SetStore},
     {"shrink", SetShrink},
+    {"sparse_v", SetSparseV},
 };
 
 }  // namespace

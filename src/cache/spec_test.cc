@@ -252,6 +252,21 @@ TEST(Spec, HeadsHaveCodecsOfTheirOwn) {
   EXPECT_TRUE(ParseSpec("balanced,layer=0/0:k=f16,layer=0/1:k=q8_0,layer=1/2:k=tcq4,layer=0/2:v=tcq6").ok());
 }
 
+TEST(Spec, SparseVIsAShareOfAtMostATenth) {
+  EXPECT_EQ(ParseOrDie("balanced").sparse_v, 0.0);
+  EXPECT_EQ(ParseOrDie("turbo4,sparse_v=0.001").ToString(), "k=turbo4,v=turbo4,sparse_v=0.001");
+  for (const char* good : {"0.1", ".01", "1e-3", "1e-30"}) {
+    const CacheSpec spec = ParseOrDie(std::string("sparse_v=") + good + ",kivi4");
+    EXPECT_GT(spec.sparse_v, 0.0);
+    EXPECT_EQ(ParseOrDie(spec.ToString()).sparse_v, spec.sparse_v);
+  }
+  for (const char* bad : {"0", "-0.01", "0.100001", "1", "nan", "inf", "1e-60", "0.01x", "", "off"}) {
+    const StatusOr<CacheSpec> spec = ParseSpec(std::string("turbo4,sparse_v=") + bad);
+    ASSERT_FALSE(spec.ok()) << bad;
+    EXPECT_NE(spec.status().message().find(std::string("sparse_v='") + bad + "' is not above 0 and at most 0.1"), std::string::npos) << spec.status().message();
+  }
+}
+
 TEST(Spec, LayersHaveOneCanonicalText) {
   const std::string canonical = "k=turbo4,v=turbo4,layer=0:k=f16,layer=2-4:q8_0,layer=7:v=turbo2";
   for (const char* text : {"turbo4,layer=2-4:q8_0,layer=0:k=f16,layer=7:v=turbo2", "layer=7-7:v=turbo2,layer=2-4:v=q8_0,layer=0-0:k=f16,layer=2-4:k=q8_0"}) {
@@ -300,7 +315,8 @@ TEST(Spec, HelpNamesEverythingAndItsExamplesParse) {
   const std::string help = SpecHelp();
   for (const Codec* codec : AllCodecs()) EXPECT_NE(help.find(codec->name), std::string::npos);
   for (const char* word : {"k=", "v=", "boundary=", "layer=", "scale=", "k_scale=", "v_scale=", "matched", "unbiased", "ls", "transform=", "mean=",
-                           "group_mean=", "halves=", "sinks=", "window=", "decay=", "budget=", "defer=", "calibration=", "store=", "shrink="}) {
+                           "group_mean=", "halves=", "sinks=", "window=", "decay=", "budget=", "defer=", "calibration=", "store=", "shrink=",
+                           "sparse_v="}) {
     EXPECT_NE(help.find(word), std::string::npos) << word;
   }
   for (const SpecPreset& preset : SpecPresets()) EXPECT_NE(help.find(preset.name), std::string::npos);

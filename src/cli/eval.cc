@@ -107,6 +107,8 @@ void AddEval(CLI::App& app, int* exit_code) {
   command->add_flag("--no-speed", arguments->no_speed, "Measure neither speed nor peak memory");
   command->add_option("--tasks", arguments->tasks, "Tasks that break first: all, none, or a list of copy, needle, json, repeat")
       ->capture_default_str();
+  command->add_option("--sensitivity", arguments->sensitivity,
+                      "A spec: measure it in the keys, then the values, of each layer alone, on one chunk (long: two runs a layer)");
   command->add_option("--state", arguments->state,
                       "Keep what is finished in this file; the same command again goes on from there, also with other caches");
   command->add_option("--json", arguments->json, "Also write everything to this file");

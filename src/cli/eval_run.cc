@@ -15,6 +15,7 @@
 #include "eval/output_file.h"
 #include "eval/progress.h"
 #include "eval/quality.h"
+#include "eval/sensitivity.h"
 #include "eval/store.h"
 #include "eval/tasks_run.h"
 #include "llama/cache_choice.h"
@@ -53,6 +54,10 @@ Status Check(const EvalArguments& arguments, const std::vector<CacheChoice>& cac
     return Status::Invalid(fmt::format("--reference {} is not one of the caches that are measured; it takes q8_0, q4_0 or a name of --kv",
                                        arguments.reference));
   }
+  if (!arguments.sensitivity.empty()) {
+    StatusOr<CacheSpec> spec = ParseSensitivitySpec(arguments.sensitivity);
+    if (!spec.ok()) return Status(spec.status().code(), "--sensitivity " + spec.status().message());
+  }
   if (StatusOr<Target> target = ChooseTarget(); !target.ok()) return target.status();
   for (const std::string& path : {arguments.json, arguments.html}) {
     if (path.empty()) continue;
@@ -61,7 +66,7 @@ Status Check(const EvalArguments& arguments, const std::vector<CacheChoice>& cac
   StatusOr<std::string> content = ReadFile(arguments.text);
   if (!content.ok()) return Status(content.status().code(), "text " + content.status().message());
   *text = std::move(*content);
-  if (std::any_of(caches.begin(), caches.end(), [](const CacheChoice& cache) { return !cache.stock; })) {
+  if (!arguments.sensitivity.empty() || std::any_of(caches.begin(), caches.end(), [](const CacheChoice& cache) { return !cache.stock; })) {
     if (StatusOr<std::string> plugin = FindPlugin(); !plugin.ok()) return plugin.status();
   }
   return {};
@@ -167,6 +172,11 @@ Status Evaluate(const EvalArguments& arguments, EvalReport* report) {
     if (Status status = EvaluateTasks(models, tokens, *tasks, options, store.get(), &progress, &report->quality); !status.ok())
       return status;
     SetVerdicts(report);
+    if (!arguments.sensitivity.empty()) {
+      StatusOr<LayerSensitivity> layers = EvaluateSensitivity(models, tokens, arguments.sensitivity, options, store.get(), &progress);
+      if (!layers.ok()) return layers.status();
+      report->sensitivity = std::move(*layers);
+    }
   }
   if (arguments.no_speed) {
     report->depths.clear();

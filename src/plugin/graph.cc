@@ -62,7 +62,7 @@ void ComplainOnce(const ggml_tensor* node, const ggml_tensor* root) {
   KvBuffer* buffer = BufferOf(root);
   if (buffer == nullptr || buffer->complained.exchange(true)) return;
   Say(std::string(host().ggml_op_name(node->op)) + " reads '" + root->name + "' (" + host().ggml_type_name(root->type) +
-      "), which is not compressed: the plugin needs flash attention over an f16 cache named cache_k_l<layer>");
+      "), which is not compressed: the plugin needs flash attention, which some models cannot use (T5), over an f16 cache named cache_k_l<layer>");
 }
 
 }  // namespace
@@ -75,6 +75,7 @@ ggml_status GraphRunner::Compute(ggml_cgraph* graph) {
   ggml_status status = RunStaging(graph);
   Replace(graph);
   if (status == GGML_STATUS_SUCCESS && !BindPlans()) status = GGML_STATUS_ALLOC_FAILED;
+  const bool bound = status == GGML_STATUS_SUCCESS;
   int begin = 0;
   for (size_t i = 0; i < shadow_nodes_.size() && status == GGML_STATUS_SUCCESS; ++i) {
     status = RunRange(graph, begin, shadow_nodes_[i]);
@@ -83,6 +84,7 @@ ggml_status GraphRunner::Compute(ggml_cgraph* graph) {
   }
   if (status == GGML_STATUS_SUCCESS) status = RunRange(graph, begin, graph->n_nodes);
   Restore(graph);
+  if (bound) CollectCounts();
   if (bad_index_.exchange(false)) {
     SayOnce("the host stored a row outside of its KV cache");
     status = GGML_STATUS_FAILED;
@@ -115,6 +117,7 @@ void GraphRunner::Inspect(ggml_cgraph* graph) {
     for (size_t j = before; j < tensors_.size(); ++j) all_stored = all_stored && !tensors_[j]->plain();
   }
   if (!all_stored) caches().CreateStores(tensors_);
+  caches().RecordRestored(tensors_);
 }
 
 void GraphRunner::Replace(ggml_cgraph* graph) {
@@ -162,6 +165,7 @@ bool GraphRunner::ReplaceSetRows(ggml_cgraph* graph, int index) {
   if (task.layer != nullptr) MarkRows(task, PositionsOf(graph, node));
   Substitute(graph, index, RunSetRows, &set_rows_.emplace_back(task));
   kv->buffer().counters.set_rows.fetch_add(1, std::memory_order_relaxed);
+  kv->buffer().counters.rows_written.fetch_add(static_cast<uint64_t>(node->src[0]->ne[1]), std::memory_order_relaxed);
   return true;
 }
 
@@ -173,6 +177,7 @@ bool GraphRunner::ReplaceAttention(ggml_cgraph* graph, int index) {
   if (k == nullptr || v == nullptr || k->plain() || v->plain()) return false;
   AttendArgs args;
   if (!DescribeAttention(node, *k, k_offset, *v, v_offset, &args)) return false;
+  args.sparse_v = static_cast<float>(k->buffer().spec.sparse_v);
   AttentionTask& task = attention_.emplace_back();
   if (Status status = AttendPlan::Make(args, num_threads_, &task.plan); !status.ok()) {
     SayOnce(status.message());
@@ -180,6 +185,7 @@ bool GraphRunner::ReplaceAttention(ggml_cgraph* graph, int index) {
     return false;
   }
   if (k->basis() != nullptr) task.capture = k->basis()->capture();
+  task.buffer = &k->buffer();
   Substitute(graph, index, RunAttention, &task);
   k->buffer().counters.flash_attention.fetch_add(1, std::memory_order_relaxed);
   return true;
@@ -202,8 +208,18 @@ bool GraphRunner::BindPlans() {
   return true;
 }
 
+void GraphRunner::CollectCounts() {
+  for (const AttentionTask& task : attention_) {
+    if (task.plan.args.sparse_v == 0.0f) continue;
+    Counters& counters = task.buffer->counters;
+    counters.v_rows.fetch_add(static_cast<uint64_t>(task.plan.ValueRows()), std::memory_order_relaxed);
+    counters.sparse_v_rows.fetch_add(static_cast<uint64_t>(task.plan.SkippedValueRows()), std::memory_order_relaxed);
+  }
+}
+
 ggml_status GraphRunner::RunStaging(ggml_cgraph* graph) {
-  // Layers whose keys are written: a host that computes node by node must not pack a batch between its keys and its attention.
+  // Only layers whose keys this graph writes: there a batch begins. A host that computes node by node has graphs in between, in which the
+  // keys of a batch are new and its values are not, or neither has been attended to.
   std::vector<KvTensor*> written;
   int64_t incoming = 0, of_a_stream = 0;
   for (const int index : kv_nodes_) {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "cache/make_layer.h"
-
 #include "plugin/buffer_type.h"
 #include "plugin/host.h"
 #include "plugin/key_bias.h"
@@ -33,6 +32,38 @@ void KvCaches::Add(KvBuffer* buffer) {
 void KvCaches::Remove(KvBuffer* buffer) {
   std::lock_guard lock(mutex_);
   std::erase(buffers_, buffer);
+  EndBuffer(*buffer);
+}
+
+void KvCaches::EndBuffer(const KvBuffer& buffer) {
+  if (buffer.tensors.empty()) return;
+  Totals& totals = ended_[buffer.context];
+  totals.Add(Sum(buffer));
+  for (const KvBuffer* other : buffers_) {
+    if (other->context == buffer.context && !other->tensors.empty()) return;
+  }
+  // A context that was only planned (the memory-fit step) has nothing to tell.
+  if (totals.rows_written + totals.rows_restored > 0) Say(TotalsLine(buffer.context, totals), TotalsEvent(buffer.context, totals));
+  ended_.erase(buffer.context);
+}
+
+void KvCaches::SayTotalsAtExit() {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  while (!buffers_.empty()) {
+    const KvBuffer* last = buffers_.back();
+    buffers_.pop_back();
+    EndBuffer(*last);
+  }
+}
+
+void KvCaches::RecordRestored(std::span<KvTensor* const> tensors) {
+  for (const KvTensor* tensor : tensors) {
+    KvBuffer& buffer = tensor->buffer();
+    if (buffer.counters.restored_since_graph.load(std::memory_order_relaxed) == 0) continue;
+    const uint64_t rows = buffer.counters.restored_since_graph.exchange(0);
+    Record(Event("state_restored").Number("context", int64_t{buffer.context}).Number("rows", static_cast<int64_t>(rows)));
+  }
 }
 
 int KvCaches::NewContext() {
@@ -166,6 +197,7 @@ size_t KvCaches::NominalBytes(const KvBuffer& own) const {
 
 Status KvCaches::CreateStore(KvTensor* tensor) {
   const CacheSpec& spec = tensor->buffer().spec;
+  tensor->Release();
   if (!spec.Staged()) {
     const LayerPlace place = PlaceOf(*tensor);
     const Codec& codec = GetCodec(spec.CodecFor(tensor->side(), place.ordinal, place.num_layers));
@@ -174,6 +206,8 @@ Status KvCaches::CreateStore(KvTensor* tensor) {
   KvTensor* k = tensor->side() == Side::kKey ? tensor : tensor->partner();
   KvTensor* v = k->partner();
   if (!v->plain()) return Status::Internal("its partner " + v->name() + " is stored already");
+  v->Release();
+  k->Release();
   // A context's budget is dealt out to its layers as their rows are long.
   const double share = static_cast<double>(k->nominal_bytes() + v->nominal_bytes()) / static_cast<double>(NominalBytes(tensor->buffer()));
   const auto budget = static_cast<size_t>(static_cast<double>(spec.budget_bytes) * share);
@@ -216,7 +250,10 @@ void KvCaches::CreateStoresOfContext(int context) {
   std::snprintf(line, sizeof(line), "KV cache %d tensors, %s, %.2f bits per value, %.1f MiB where f16 takes %.1f MiB", created,
                 spec.c_str(), 16.0 * static_cast<double>(packed_bytes) / static_cast<double>(f16_bytes),
                 static_cast<double>(packed_bytes) / 1048576.0, static_cast<double>(f16_bytes) / 1048576.0);
-  Say(line);
+  Event event("cache_created");
+  event.Number("context", int64_t{context}).Number("tensors", int64_t{created}).Text("kv", spec);
+  event.Number("packed_bytes", static_cast<int64_t>(packed_bytes)).Number("f16_bytes", static_cast<int64_t>(f16_bytes));
+  Say(line, event);
 }
 
 bool KvCaches::CopyRows(KvTensor* from, size_t from_offset, KvTensor* to, size_t to_offset, size_t size) {
@@ -231,7 +268,8 @@ bool KvCaches::CopyRows(KvTensor* from, size_t from_offset, KvTensor* to, size_t
   if (from->layer_cache() != nullptr) return from == to && from->layer_cache()->CopyCells(from->side(), from_cell, to_cell, count);
   const GroupStore* source = from->row_store();
   GroupStore* target = to->row_store();
-  if (target == nullptr || &source->codec() != &target->codec() || source->side() != target->side() || source->shape() != target->shape()) return false;
+  if (target == nullptr || &source->codec() != &target->codec() || source->side() != target->side() || source->shape() != target->shape())
+    return false;
   return target->CopyCells(*source, from_cell, to_cell, count);
 }
 

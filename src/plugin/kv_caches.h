@@ -19,6 +19,7 @@
 #include "cache/spec.h"
 #include "ggml-backend-impl.h"
 #include "plugin/kv_tensor.h"
+#include "plugin/report.h"
 
 namespace swivel::plugin {
 
@@ -26,6 +27,10 @@ struct Counters {
   std::atomic<uint64_t> set_rows{0};
   std::atomic<uint64_t> flash_attention{0};
   std::atomic<uint64_t> shadow{0};
+  // Rows of K and V: by the model, and by the host's set_tensor and get_tensor (states, copies through f16).
+  std::atomic<uint64_t> rows_written{0}, rows_restored{0}, rows_read{0};
+  std::atomic<uint64_t> restored_since_graph{0};  // not yet an event
+  std::atomic<uint64_t> v_rows{0}, sparse_v_rows{0};  // AttendPlan::ValueRows, SkippedValueRows; with sparse_v only
 };
 
 // What stands behind one ggml buffer of ours: ordinary memory for ordinary tensors (activations, weights that come through RPC), and
@@ -46,7 +51,10 @@ struct KvBuffer {
 class KvCaches {
  public:
   void Add(KvBuffer* buffer);
+  // Says the totals of a context with its last buffer.
   void Remove(KvBuffer* buffer);
+  // The same for what is still alive when the process exits. Skipped where a lock is held then: that must not hang the exit.
+  void SayTotalsAtExit();
 
   // A number for the buffers of a new context.
   int NewContext();
@@ -68,6 +76,9 @@ class KvCaches {
 
   void Clear(KvBuffer* buffer, uint8_t byte);
 
+  // Records that rows of these tensors' buffers were restored since the last graph.
+  void RecordRestored(std::span<KvTensor* const> tensors);
+
   // JSON text about every live cache; see docs/plugin.md.
   std::string Report();
 
@@ -84,9 +95,11 @@ class KvCaches {
   size_t NominalBytes(const KvBuffer& own) const;
   // Of a plain, learnt tensor; staged caches: of its partner too.
   Status CreateStore(KvTensor* tensor);
+  void EndBuffer(const KvBuffer& buffer);
 
   std::mutex mutex_;
   std::vector<KvBuffer*> buffers_;
+  std::map<int, Totals> ended_;  // of buffers that are gone, while others of their context live
   int last_context_ = 0;
   std::map<int, std::weak_ptr<BasisKeeper>> keepers_;  // of contexts
 };

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "plugin/kv_caches.h"
 #include "plugin/log.h"
 #include "plugin/settings.h"
 
@@ -44,15 +45,22 @@ void StagingRound::RunShare() {
 
 bool StagingRound::Commit() {
   if (next_ < tasks_.size()) return false;
+  int frozen = 0;
+  const KvTensor* keys = nullptr;  // of the last layer that got its basis
   for (Layer& layer : layers_) {
     if (!layer.makes_basis) {
       layer.keys->layer_cache()->Commit(layer.jobs);
     } else if (Status status = layer.keys->basis()->Install(); !status.ok()) {
       Say(layer.keys->name() + " stays exact: " + status.message());
     } else {
-      SayOnce("keys are packed in a basis made from " + layer.keys->basis()->Source());
+      ++frozen;
+      keys = layer.keys;
     }
   }
+  if (frozen == 0) return true;
+  const std::string source = keys->basis()->Source();
+  SayFirst("keys are packed in a basis made from " + source,
+           Event("basis_frozen").Number("context", int64_t{keys->buffer().context}).Number("layers", int64_t{frozen}));
   return true;
 }
 

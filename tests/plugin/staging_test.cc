@@ -203,6 +203,27 @@ TEST(Staging, NodeByNodeGivesTheSameNumbers) {
   EXPECT_EQ(Fill(whole, one, {300, 1, 1}), Fill(nodes, other, {300, 1, 1}));
 }
 
+// Where keys and values of a token come in graphs of their own, there is a moment at which only the keys of a used cell are new.
+TEST(Staging, NodeByNodeGivesTheSameNumbersWhereCellsAreUsedAgain) {
+  const Shape shape = LongShape();
+  for (const char* spec : {kHadamard, "k=tcq4,v=tcq4,transform=wht", "k=turbo3,v=turbo3,window=64", "balanced"}) {
+    SCOPED_TRACE(spec);
+    SetKv(spec);
+    Cache one(PluginBufferType(), shape), other(PluginBufferType(), shape);
+    Runner whole(PluginDevice()), nodes(PluginDevice());
+    nodes.SetNodeByNode();
+    const auto play = [&](Runner& runner, const Cache& cache) {
+      std::vector<float> all = Fill(runner, cache, {500, 1});
+      for (const auto& [first, count] : {std::pair{50, 10}, {130, 100}, {300, 1}, {502, 1}}) {
+        const auto out = runner.Attend(cache, MakeBatch(shape, count, first, 0, 1, static_cast<uint32_t>(first)));
+        all.insert(all.end(), out.begin(), out.end());
+      }
+      return all;
+    };
+    EXPECT_EQ(play(whole, one), play(nodes, other));
+  }
+}
+
 TEST(Staging, SelfCalibrationDependsOnTheTokensNotOnTheBatches) {
   const Shape shape = LongShape();
   SetKv("balanced");
@@ -365,6 +386,37 @@ TEST(Staging, ACalibrationThatDoesNotExistIsRefused) {
   Runner runner(PluginDevice());
   const std::string said = CaptureStderr([&] { runner.Attend(cache, MakeBatch(cache.shape, 1, 0, 0, 1, 1)); });
   EXPECT_NE(said.find("/nowhere/model.swivel"), std::string::npos) << said;
+}
+
+// Keys of the first 128 tokens have all of the weight, so those who see more leave the values of the others out.
+TEST(SparseV, TheReportCountsValueRows) {
+  const Shape shape;
+  Batch batch = MakeBatch(shape, 256, 0, 0, 1, 3);
+  std::fill(batch.q.begin(), batch.q.end(), 1.0f);
+  const size_t row = static_cast<size_t>(shape.row());
+  for (size_t i = 0; i < batch.k.size(); ++i) batch.k[i] = i / row % 256 < 128 ? 1.0f : -1.0f;
+  const int rows = shape.num_heads * shape.num_layers;
+  for (const char* spec : {"turbo4", "f16", kHadamard, "k=tcq3,v=turbo3,sinks=4"}) {
+    SCOPED_TRACE(spec);
+    Runner runner(PluginDevice());
+    SetKv(spec);
+    std::vector<float> off;
+    {
+      Cache cache(PluginBufferType(), shape);
+      off = runner.Attend(cache, batch);
+      EXPECT_FALSE(CacheReport().contains("v_rows"));
+      EXPECT_FALSE(CacheReport().contains("sparse_v_rows"));
+    }
+    SetKv(std::string(spec) + ",sparse_v=0.001");
+    Cache cache(PluginBufferType(), shape);
+    for (int64_t times = 1; times <= 2; ++times) {
+      const std::vector<float> out = runner.Attend(cache, batch);
+      EXPECT_EQ(CacheReport()["v_rows"], times * rows * 256 * 257 / 2);
+      EXPECT_EQ(CacheReport()["sparse_v_rows"], times * rows * 128 * 129 / 2);
+      EXPECT_TRUE(times > 1 || RelativeError(out, off) < 0.001) << RelativeError(out, off);
+    }
+  }
+  SetKv("turbo4");
 }
 
 }  // namespace
