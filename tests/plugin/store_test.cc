@@ -160,6 +160,21 @@ TEST_F(Store, WhatIsNoFileOfStoreIsRefusedAndKept) {
   EXPECT_EQ(Bytes(), good);
 }
 
+// Two programs start together, or somebody puts a file there.
+TEST_F(Store, AFileThatAppearsMeanwhileIsKept) {
+  MappedModel model("mine", 64);
+  const std::string said = CaptureStderr([&] {
+    EXPECT_EQ(SetKv("balanced,window=0,store=" + File()), "");
+    Cache cache(PluginBufferType(), shape_);
+    Runner runner(PluginDevice());
+    EXPECT_FALSE(runner.Attend(cache, MakeBatch(shape_, 135, 0, 0, 1, 1)).empty());
+    std::ofstream(File()) << "mine";
+    EXPECT_FALSE(runner.Attend(cache, MakeBatch(shape_, 1, 135, 0, 1, 2)).empty());
+  });
+  EXPECT_NE(said.find("is not kept: " + File() + ": exists already"), std::string::npos) << said;
+  EXPECT_EQ(Bytes(), "mine");
+}
+
 TEST_F(Store, NothingIsKeptForAnUnknownModel) {
   const Result run = Run();
   EXPECT_NE(run.said.find("is neither read nor written: which model runs is not known"), std::string::npos) << run.said;
