@@ -34,6 +34,12 @@ bool CacheSpec::EncodesGroups() const {
          std::any_of(layers.begin(), layers.end(), [&](const LayerCodec& entry) { return does(entry.codec); });
 }
 
+bool CacheSpec::LosesKeyBias(const Codec& codec) const {
+  if (PacksGroups(codec)) return transform == Transform::kHadamard || !mean;
+  // Codecs of whole groups have zero points of their own.
+  return codec.code_bits <= 4 && !codec.encodes_groups();
+}
+
 SegmentLayout CacheSpec::Segments(Side side, const Codec& codec, int width) const {
   if (side == Side::kValue) return ValueSegments(width, codec.code_bits);
   return KeySegments(width, codec.code_bits, transform == Transform::kFull && halves && codec.code_bits > 1, group_mean);
@@ -62,13 +68,13 @@ std::vector<int64_t> CacheSpec::DecayAges(const Codec& codec) const {
 
 StatusOr<std::unique_ptr<PackedStore>> CacheSpec::MakeStore(Side side, const Codec& codec, const StoreShape& shape) const {
   if (PacksGroups(codec)) {
-    auto store = SegmentStore::Create(codec, Segments(side, codec, shape.width), ScaleFor(side, codec), shape);
-    if (!store.ok()) return store.status();
-    return std::unique_ptr<PackedStore>(std::move(*store));
+    auto made = SegmentStore::Create(codec, Segments(side, codec, shape.width), ScaleFor(side, codec), shape);
+    if (!made.ok()) return made.status();
+    return std::unique_ptr<PackedStore>(std::move(*made));
   }
-  auto store = GroupStore::Create(codec, side, ScaleFor(side, codec), shape);
-  if (!store.ok()) return store.status();
-  return std::unique_ptr<PackedStore>(std::move(*store));
+  auto made = GroupStore::Create(codec, side, ScaleFor(side, codec), shape);
+  if (!made.ok()) return made.status();
+  return std::unique_ptr<PackedStore>(std::move(*made));
 }
 
 size_t CacheSpec::GroupBytes(Side side, const Codec& codec, int width) const {

@@ -5,7 +5,7 @@
 //          | "layer=" n [ "-" n ] [ "/" head [ "-" head ] ] ":" [ "k=" | "v=" ] codec
 //          | "transform=" ( none | wht | eq | full ) | "mean=" flag | "group_mean=" flag | "halves=" flag
 //          | "sinks=" n | "window=" n | "decay=" age ":" bits { "+" age ":" bits } | "budget=" bytes [ K | M | G ]
-//          | "defer=" ( off | prefill ) | "calibration=" ( self | path ) | "shrink=" x
+//          | "defer=" ( off | prefill ) | "calibration=" ( self | path ) | "store=" path | "shrink=" x | "sparse_v=" x
 //   codec  = a name of codec/codecs.inc     mode = matched | unbiased | ls; without: the codec's own     flag = on | off
 //   file   = a path that ends in .toml (cache/spec_file.h)
 // A bare codec name sets K and V; a preset is what SpecPresets() says and may be followed by items that change it, and so may a file.
@@ -70,7 +70,9 @@ struct CacheSpec {
   bool defer_prefill = false;    // pack nothing while a prompt comes in
   uint64_t budget_bytes = 0;     // of the whole cache; old groups decay as far as it asks; 0: none
   std::string calibration = "self";  // or the path of a calibration file
+  std::string store;                 // with "self": the file that keeps the statistics from run to run; empty: none
   std::optional<double> shrink;      // factor on off-diagonal moments; without: .3 for self-calibration, .5 for a file
+  double sparse_v = 0.0;             // what attention may leave out of V, as a share of the weights (kernel/attend/attend.h); 0: nothing
 
   // The codec of one layer; `ordinal` counts the `num_layers` layers that have a cache from 0.
   CodecId CodecFor(Side side, int ordinal, int num_layers) const;
@@ -87,6 +89,8 @@ struct CacheSpec {
   bool Calibrated() const { return transform == Transform::kDiagonal || transform == Transform::kFull; }
   // A layer's rows of this codec are packed by groups.
   bool PacksGroups(const Codec& codec) const { return transform != Transform::kNone && codec.layout == Layout::kTrellis; }
+  // Keys in this codec keep no mean but that of their group, at few bits: they lose much where keys have large means, as a bias makes them.
+  bool LosesKeyBias(const Codec& codec) const;
   SegmentLayout Segments(Side side, const Codec& codec, int width) const;
 
   // The codecs that a side's groups decay to, one step after the other: down to 2 bits where there is a budget, else as `decay` says. And the

@@ -72,10 +72,15 @@ Status CheckStaging(const CacheSpec& spec) {
   return Status::Invalid("defer=prefill needs a cache that packs rows later: add window=N, sinks=N or transform=, or take a preset");
 }
 
+Status CheckStore(const CacheSpec& spec) {
+  if (spec.store.empty() || (spec.Calibrated() && spec.calibration == "self")) return Status();
+  return Status::Invalid("store=FILE keeps what a cache finds out about its keys by itself: it needs transform=eq or full (a preset has it) and calibration=self");
+}
+
 }  // namespace
 
 Status CheckSpec(const CacheSpec& spec) {
-  for (const auto check : {CheckTransform, CheckHeads, CheckStaging}) {
+  for (const auto check : {CheckTransform, CheckHeads, CheckStaging, CheckStore}) {
     if (Status status = check(spec); !status.ok()) return status;
   }
   return Status();

@@ -24,6 +24,7 @@ TEST(SpecFile, HasTheKeysOfALine) {
             Line("k=tcq3,v=tcq2,transform=full,sinks=4,window=128,group_mean=off,shrink=.25"));
   EXPECT_EQ(Read("halves = \"off\"\nmean = true\nsinks = \"4\"\nboundary = \"2:q8_0\"\nk_scale = \"ls\"\nscale = \"unbiased\"\n"),
             Line("halves=off,sinks=4,boundary=2:q8_0,scale=unbiased,k_scale=ls"));
+  EXPECT_EQ(Read("preset = \"tiny\"\nsparse_v = 0.001\n"), Line("tiny,sparse_v=.001"));
   // Whatever the order, a preset comes first.
   EXPECT_EQ(Read("k = \"tcq4\"\npreset = \"small\"\n"), Line("small,k=tcq4"));
   EXPECT_EQ(Read("\xEF\xBB\xBFk = \"f16\"\r\n"), Line("k=f16"));
@@ -46,6 +47,7 @@ TEST(SpecFile, CalibrationIsRelativeToTheFile) {
   EXPECT_EQ(ParseSpecFile("calibration = \"../m.swivel\"", "/a/b.toml")->calibration, "/a/../m.swivel");
   EXPECT_EQ(ParseSpecFile("calibration = \"/m.swivel\"", "a/b.toml")->calibration, "/m.swivel");
   EXPECT_EQ(ParseSpecFile("calibration = \"m.swivel\"", "b.toml")->calibration, "m.swivel");
+  EXPECT_EQ(ParseSpecFile("preset = \"balanced\"\nstore = \"m.swivel\"", "a/b.toml")->store, "a/m.swivel");
   EXPECT_EQ(ParseSpecFile("calibration = \"self\"", "a/b.toml")->calibration, "self");
 }
 
@@ -63,6 +65,7 @@ TEST(SpecFile, ErrorsNameFileLineKeyAndWhatIsAccepted) {
       {"window = true", {"'window'", "'on'"}},
       {"mean = 1", {"'mean'", "neither on nor off"}},
       {"shrink = nan", {"'shrink'", "within 0 and 1"}},
+      {"sparse_v = 1", {"m.toml:1:", "'sparse_v'", "at most 0.1"}},
       {"preset = \"huge\"", {"'huge'", "quality, balanced, small, tiny"}},
       {"preset = \"m.toml\"", {"'m.toml'", "quality, balanced"}},
       {"preset = \"turbo4\"", {"'turbo4'", "quality, balanced"}},

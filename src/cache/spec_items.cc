@@ -69,6 +69,17 @@ Status SetShrink(std::string_view value, CacheSpec* spec) {
   return Status();
 }
 
+Status SetSparseV(std::string_view value, CacheSpec* spec) {
+  double limit = 0.0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), limit);
+  // A float in the kernels: what it cannot hold would be 0, which is off.
+  if (error != std::errc() || end != value.data() + value.size() || !(static_cast<float>(limit) > 0.0f && limit <= 0.1)) {
+    return Status::Invalid("sparse_v='" + std::string(value) + "' is not above 0 and at most 0.1, such as sparse_v=0.001");
+  }
+  spec->sparse_v = limit;
+  return Status();
+}
+
 // "4096:3+16384:2"
 Status SetDecay(std::string_view value, CacheSpec* spec) {
   spec->decay.clear();
@@ -110,6 +121,13 @@ Status SetDefer(std::string_view value, CacheSpec* spec) {
   return Status::Invalid("defer='" + std::string(value) + "' is neither off nor prefill");
 }
 
+Status SetStore(std::string_view value, CacheSpec* spec) {
+  if (value.empty()) return Status::Invalid("store= wants the path of a file that keeps what a cache finds out about its keys");
+  if (value.find(',') != std::string_view::npos) return Status::Invalid("store='" + std::string(value) + "': the path may hold no comma");
+  spec->store = value;
+  return Status();
+}
+
 Status SetCalibration(std::string_view value, CacheSpec* spec) {
   if (value.empty()) return Status::Invalid("calibration= wants 'self' or the path of a file that swivel calibrate has written");
   if (value.find(',') != std::string_view::npos) return Status::Invalid("calibration='" + std::string(value) + "': the path may hold no comma");
@@ -145,7 +163,9 @@ constexpr Key kKeys[] = {
     {"budget", SetBudget},
     {"defer", SetDefer},
     {"calibration", SetCalibration},
+    {"store", SetStore},
     {"shrink", SetShrink},
+    {"sparse_v", SetSparseV},
 };
 
 }  // namespace

@@ -184,6 +184,10 @@ TEST(Spec, ErrorsNameWhatIsWrongAndWhatIsAccepted) {
       {"balanced,layer=0:tcq6", {"k=tcq2, k=tcq3 or k=tcq4", "not tcq6"}},
       {"balanced,boundary=1:tcq5", {"k=tcq2, k=tcq3 or k=tcq4", "not tcq5"}},
       {"turbo4,calibration=", {"calibration=", "self"}},
+      {"balanced,store=", {"store= wants the path"}},
+      {"turbo4,store=a.swivel", {"store=FILE", "transform=eq or full"}},
+      {"balanced,transform=wht,store=a.swivel", {"store=FILE", "transform=eq or full"}},
+      {"balanced,calibration=b.swivel,store=a.swivel", {"store=FILE", "calibration=self"}},
       {"balanced,defer=on", {"defer='on'", "off nor prefill"}},
       {"turbo4,defer=prefill", {"defer=prefill", "window=N"}},
   };
@@ -248,6 +252,21 @@ TEST(Spec, HeadsHaveCodecsOfTheirOwn) {
   EXPECT_TRUE(ParseSpec("balanced,layer=0/0:k=f16,layer=0/1:k=q8_0,layer=1/2:k=tcq4,layer=0/2:v=tcq6").ok());
 }
 
+TEST(Spec, SparseVIsAShareOfAtMostATenth) {
+  EXPECT_EQ(ParseOrDie("balanced").sparse_v, 0.0);
+  EXPECT_EQ(ParseOrDie("turbo4,sparse_v=0.001").ToString(), "k=turbo4,v=turbo4,sparse_v=0.001");
+  for (const char* good : {"0.1", ".01", "1e-3", "1e-30"}) {
+    const CacheSpec spec = ParseOrDie(std::string("sparse_v=") + good + ",kivi4");
+    EXPECT_GT(spec.sparse_v, 0.0);
+    EXPECT_EQ(ParseOrDie(spec.ToString()).sparse_v, spec.sparse_v);
+  }
+  for (const char* bad : {"0", "-0.01", "0.100001", "1", "nan", "inf", "1e-60", "0.01x", "", "off"}) {
+    const StatusOr<CacheSpec> spec = ParseSpec(std::string("turbo4,sparse_v=") + bad);
+    ASSERT_FALSE(spec.ok()) << bad;
+    EXPECT_NE(spec.status().message().find(std::string("sparse_v='") + bad + "' is not above 0 and at most 0.1"), std::string::npos) << spec.status().message();
+  }
+}
+
 TEST(Spec, LayersHaveOneCanonicalText) {
   const std::string canonical = "k=turbo4,v=turbo4,layer=0:k=f16,layer=2-4:q8_0,layer=7:v=turbo2";
   for (const char* text : {"turbo4,layer=2-4:q8_0,layer=0:k=f16,layer=7:v=turbo2", "layer=7-7:v=turbo2,layer=2-4:v=q8_0,layer=0-0:k=f16,layer=2-4:k=q8_0"}) {
@@ -267,6 +286,23 @@ TEST(Spec, BitsAValueAverageLayersSidesAndWidths) {
   EXPECT_DOUBLE_EQ(ParseOrDie("turbo4,boundary=1:q8_0").BitsPerValue(128, 128, 10), 0.8 * 4.125 + 0.2 * 8.5);
 }
 
+TEST(Spec, StoreNamesAFile) {
+  EXPECT_EQ(ParseOrDie("balanced,store=dir/a.swivel").store, "dir/a.swivel");
+  EXPECT_EQ(ParseOrDie("store=a.swivel,balanced").ToString(), ParseOrDie("balanced").ToString() + ",store=a.swivel");
+}
+
+// What a rotation alone does to keys with a large mean is no codec's fault of 5 bits or more, nor of one with zero points or a calibrated mean.
+TEST(Spec, KnowsWhichKeysLoseABias) {
+  const auto loses = [](const std::string& text) {
+    const CacheSpec spec = ParseOrDie(text);
+    return spec.LosesKeyBias(GetCodec(spec.k));
+  };
+  for (const char* text : {"turbo4", "turbo2", "tcq4", "q4_0", "q4_0_rot", "turbo3,window=128", "balanced,transform=wht", "balanced,mean=off", "rabitq4"})
+    EXPECT_TRUE(loses(text)) << text;
+  for (const char* text : {"f16", "bf16", "q8_0", "q8_0_rot", "tcq5", "tcq6", "kivi2", "kivi4", "balanced", "tiny", "balanced,transform=eq", "k=q8_0,v=turbo2"})
+    EXPECT_FALSE(loses(text)) << text;
+}
+
 TEST(Spec, DeferIsOffUnlessAskedFor) {
   EXPECT_FALSE(ParseOrDie("balanced").defer_prefill);
   EXPECT_FALSE(ParseOrDie("balanced,defer=off").defer_prefill);
@@ -279,7 +315,8 @@ TEST(Spec, HelpNamesEverythingAndItsExamplesParse) {
   const std::string help = SpecHelp();
   for (const Codec* codec : AllCodecs()) EXPECT_NE(help.find(codec->name), std::string::npos);
   for (const char* word : {"k=", "v=", "boundary=", "layer=", "scale=", "k_scale=", "v_scale=", "matched", "unbiased", "ls", "transform=", "mean=",
-                           "group_mean=", "halves=", "sinks=", "window=", "decay=", "budget=", "defer=", "calibration=", "shrink="}) {
+                           "group_mean=", "halves=", "sinks=", "window=", "decay=", "budget=", "defer=", "calibration=", "store=", "shrink=",
+                           "sparse_v="}) {
     EXPECT_NE(help.find(word), std::string::npos) << word;
   }
   for (const SpecPreset& preset : SpecPresets()) EXPECT_NE(help.find(preset.name), std::string::npos);

@@ -27,6 +27,12 @@ Status CheckRepeats(std::string_view key, std::string* seen) {
   return Status();
 }
 
+// The shortest text that gives the same number.
+std::string Shortest(double number) {
+  char text[32];
+  return std::string(text, std::to_chars(text, text + sizeof(text), number).ptr);
+}
+
 }  // namespace
 
 const SpecPreset* FindPreset(std::string_view name) {
@@ -50,10 +56,9 @@ std::string CacheSpec::ToString() const {
   if (budget_bytes > 0) text += ",budget=" + std::to_string(budget_bytes);
   if (defer_prefill) text += ",defer=prefill";
   if (calibration != "self") text += ",calibration=" + calibration;
-  if (shrink) {
-    char number[32];
-    text += ",shrink=" + std::string(number, std::to_chars(number, number + sizeof(number), *shrink).ptr);
-  }
+  if (!store.empty()) text += ",store=" + store;
+  if (shrink) text += ",shrink=" + Shortest(*shrink);
+  if (sparse_v > 0.0) text += ",sparse_v=" + Shortest(sparse_v);
   return text;
 }
 
@@ -87,7 +92,8 @@ std::string SpecHelp() {
   return "a spec is a preset (quality, balanced, small, tiny), a codec for K and V, or a file that ends in .toml, or items joined by commas: "
          "k=CODEC, v=CODEC, boundary=N:CODEC (first and last N layers), layer=A-B:CODEC or layer=A-B:k=CODEC or :v=CODEC (layers A to B from 0, "
          "any number of times), layer=A-B/H-J:… (their KV heads H to J), scale=MODE, k_scale=MODE, v_scale=MODE, transform=none|wht|eq|full, mean=on|off, "
-         "group_mean=on|off, halves=on|off, sinks=N, window=N, decay=AGE:BITS, budget=BYTES, defer=off|prefill, calibration=self|FILE, shrink=X. Codecs: " +
+         "group_mean=on|off, halves=on|off, sinks=N, window=N, decay=AGE:BITS, budget=BYTES, defer=off|prefill, calibration=self|FILE, store=FILE, shrink=X, "
+         "sparse_v=X (at most 0.1: the share of the weights whose values attention may leave out). Codecs: " +
          CodecNames() + ". Scale modes: matched, unbiased, ls. Examples: balanced; balanced,window=256; k=turbo4,v=turbo3,boundary=2:q8_0; turbo3,layer=0:q8_0,layer=4-7:k=turbo4";
 }
 

@@ -86,11 +86,11 @@ TEST(Warnings, DecodeApartByTheTwoKernelsOfLlamaIsNoFault) {
 // (d) A policy that never acts has the best figures of all.
 TEST(Warnings, APolicyThatNeverActed) {
   Scene scene;
-  scene.AddCache(WithSpec("k=turbo4,v=turbo4,sparse=0.001,window=128"), 0.01, 0.011,
-                 {{"counter.set_rows", 100}, {"counter.sparse_skipped", 0}, {"counter.window_rows", 7}, {"counter.window_cells", 5}});
+  scene.AddCache(WithSpec("k=turbo4,v=turbo4,sparse_v=0.001,window=128"), 0.01, 0.011,
+                 {{"counter.set_rows", 100}, {"counter.v_rows", 9}, {"counter.sparse_v_rows", 0}, {"counter.window_rows", 7}, {"counter.window_cells", 5}});
   const std::vector<std::string> warnings = scene.WarningsOfLast();
   ASSERT_EQ(warnings.size(), 1u);
-  EXPECT_NE(warnings[0].find("sparse=0.001 never acted"), std::string::npos) << warnings[0];
+  EXPECT_NE(warnings[0].find("sparse_v=0.001 never acted"), std::string::npos) << warnings[0];
   const std::vector<PolicyUse> policies = PoliciesOf(scene.report.caches.back());
   ASSERT_EQ(policies.size(), 2u);
   EXPECT_EQ(policies[0].acted, 0);

@@ -121,6 +121,7 @@ StatusOr<std::unique_ptr<PackedAttention>> PackedAttention::Create(const CacheSp
   args.mask = data.mask.data();
   args.mask_query_stride = static_cast<size_t>(shape.num_cells) * sizeof(uint16_t);
   args.scale = 1.0f / std::sqrt(static_cast<float>(shape.head_width));
+  args.sparse_v = static_cast<float>(spec.sparse_v);
 
   for (int i = 0; i < shape.num_layers; ++i) {
     auto layer = std::make_unique<Layer>();

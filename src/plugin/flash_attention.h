@@ -18,6 +18,7 @@ bool DescribeAttention(const ggml_tensor* node, const KvTensor& k, size_t k_offs
 struct AttentionTask {
   AttendPlan plan;                     // made and bound
   SelfCalibration* capture = nullptr;  // wants the queries, or null
+  KvBuffer* buffer = nullptr;          // whose counters count it
 };
 
 // One thread's share; a ggml_custom_op_t whose userdata is an AttentionTask.

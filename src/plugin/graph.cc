@@ -75,6 +75,7 @@ ggml_status GraphRunner::Compute(ggml_cgraph* graph) {
   ggml_status status = RunStaging(graph);
   Replace(graph);
   if (status == GGML_STATUS_SUCCESS && !BindPlans()) status = GGML_STATUS_ALLOC_FAILED;
+  const bool bound = status == GGML_STATUS_SUCCESS;
   int begin = 0;
   for (size_t i = 0; i < shadow_nodes_.size() && status == GGML_STATUS_SUCCESS; ++i) {
     status = RunRange(graph, begin, shadow_nodes_[i]);
@@ -83,6 +84,7 @@ ggml_status GraphRunner::Compute(ggml_cgraph* graph) {
   }
   if (status == GGML_STATUS_SUCCESS) status = RunRange(graph, begin, graph->n_nodes);
   Restore(graph);
+  if (bound) CollectCounts();
   if (bad_index_.exchange(false)) {
     SayOnce("the host stored a row outside of its KV cache");
     status = GGML_STATUS_FAILED;
@@ -175,6 +177,7 @@ bool GraphRunner::ReplaceAttention(ggml_cgraph* graph, int index) {
   if (k == nullptr || v == nullptr || k->plain() || v->plain()) return false;
   AttendArgs args;
   if (!DescribeAttention(node, *k, k_offset, *v, v_offset, &args)) return false;
+  args.sparse_v = static_cast<float>(k->buffer().spec.sparse_v);
   AttentionTask& task = attention_.emplace_back();
   if (Status status = AttendPlan::Make(args, num_threads_, &task.plan); !status.ok()) {
     SayOnce(status.message());
@@ -182,6 +185,7 @@ bool GraphRunner::ReplaceAttention(ggml_cgraph* graph, int index) {
     return false;
   }
   if (k->basis() != nullptr) task.capture = k->basis()->capture();
+  task.buffer = &k->buffer();
   Substitute(graph, index, RunAttention, &task);
   k->buffer().counters.flash_attention.fetch_add(1, std::memory_order_relaxed);
   return true;
@@ -202,6 +206,15 @@ bool GraphRunner::BindPlans() {
     counters += RoundTo64(task.plan.CounterBytes());
   }
   return true;
+}
+
+void GraphRunner::CollectCounts() {
+  for (const AttentionTask& task : attention_) {
+    if (task.plan.args.sparse_v == 0.0f) continue;
+    Counters& counters = task.buffer->counters;
+    counters.v_rows.fetch_add(static_cast<uint64_t>(task.plan.ValueRows()), std::memory_order_relaxed);
+    counters.sparse_v_rows.fetch_add(static_cast<uint64_t>(task.plan.SkippedValueRows()), std::memory_order_relaxed);
+  }
 }
 
 ggml_status GraphRunner::RunStaging(ggml_cgraph* graph) {

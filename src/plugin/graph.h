@@ -39,6 +39,8 @@ class GraphRunner {
   bool ReplaceAttention(ggml_cgraph* graph, int index);
   void Substitute(ggml_cgraph* graph, int index, ggml_custom_op_t function, void* userdata);
   bool BindPlans();
+  // What the attention nodes have counted goes to the counters of their caches.
+  void CollectCounts();
   // Packs what has left the exact window in layers that this graph writes to, as a graph of one node of its own, so that all threads take part.
   ggml_status RunStaging(ggml_cgraph* graph);
   ggml_status RunStagingRound(ggml_cgraph* graph);

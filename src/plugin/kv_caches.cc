@@ -10,6 +10,7 @@
 #include "cache/make_layer.h"
 #include "plugin/buffer_type.h"
 #include "plugin/host.h"
+#include "plugin/key_bias.h"
 #include "plugin/log.h"
 
 namespace swivel::plugin {
@@ -137,6 +138,7 @@ Status KvCaches::Learn(const ggml_tensor* attention) {
         return Status::Unsupported(status.message() + " (" + tensor->name() + "); choose another codec by SWIVEL_KV");
       }
       in_groups |= spec.PacksGroups(codec);
+      if (tensor == k) WarnOfKeyBias(spec, codec);
     }
     if (tensor == k && spec.Calibrated() && in_groups) {
       if (auto moments = FindMoments(spec, k->layer(), k->num_heads(), k->width()); !moments.ok()) return moments.status();
@@ -146,10 +148,15 @@ Status KvCaches::Learn(const ggml_tensor* attention) {
   return {};
 }
 
-namespace {
+std::shared_ptr<BasisKeeper> KvCaches::KeeperOf(const KvBuffer& buffer) {
+  if (buffer.spec.store.empty()) return nullptr;
+  std::weak_ptr<BasisKeeper>& known = keepers_[buffer.context];
+  std::shared_ptr<BasisKeeper> keeper = known.lock();
+  if (keeper == nullptr) known = keeper = BasisKeeper::Create(buffer.spec.store, buffer.spec.group_mean);
+  return keeper;
+}
 
-// Gives a layer the basis of its keys where that needs no statistics, or says where it will come from.
-Status ChooseBasis(const CacheSpec& spec, LayerCache* layer, KvTensor* k) {
+Status KvCaches::ChooseBasis(const CacheSpec& spec, LayerCache* layer, KvTensor* k) {
   if (!TakesBasis(*layer) || !spec.Calibrated()) {
     SetBasis(layer, std::vector<KeyTransform>(static_cast<size_t>(k->num_heads()), HadamardTransform(k->width())));
     layer->AllowPacking();
@@ -157,11 +164,10 @@ Status ChooseBasis(const CacheSpec& spec, LayerCache* layer, KvTensor* k) {
   }
   StatusOr<NamedMoments> moments = FindMoments(spec, k->layer(), k->num_heads(), k->width());
   if (!moments.ok()) return moments.status();
-  k->SetBasis(std::make_unique<KeyBasis>(spec, layer, moments->layer, moments->file));
+  auto keeper = moments->layer == nullptr ? KeeperOf(k->buffer()) : nullptr;
+  k->SetBasis(std::make_unique<KeyBasis>(spec, k->layer(), layer, std::move(*moments), std::move(keeper)));
   return {};
 }
-
-}  // namespace
 
 void KvCaches::CreateStores(std::span<KvTensor* const> tensors) {
   std::lock_guard lock(mutex_);

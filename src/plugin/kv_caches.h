@@ -30,6 +30,7 @@ struct Counters {
   // Rows of K and V: by the model, and by the host's set_tensor and get_tensor (states, copies through f16).
   std::atomic<uint64_t> rows_written{0}, rows_restored{0}, rows_read{0};
   std::atomic<uint64_t> restored_since_graph{0};  // not yet an event
+  std::atomic<uint64_t> v_rows{0}, sparse_v_rows{0};  // AttendPlan::ValueRows, SkippedValueRows; with sparse_v only
 };
 
 // What stands behind one ggml buffer of ours: ordinary memory for ordinary tensors (activations, weights that come through RPC), and
@@ -85,6 +86,10 @@ class KvCaches {
   KvTensor* Register(KvBuffer* buffer, const ggml_tensor* root);
   // Layers are counted over the KV tensors of a context.
   LayerPlace PlaceOf(const KvTensor& tensor);
+  // Gives a layer the basis of its keys where that needs no statistics, or says where it will come from.
+  Status ChooseBasis(const CacheSpec& spec, LayerCache* layer, KvTensor* k);
+  // Of a context whose spec has store=, else null.
+  std::shared_ptr<BasisKeeper> KeeperOf(const KvBuffer& buffer);
   void CreateStoresOfContext(int context);
   // f16 bytes of all KV tensors of a buffer's context.
   size_t NominalBytes(const KvBuffer& own) const;
@@ -96,6 +101,7 @@ class KvCaches {
   std::vector<KvBuffer*> buffers_;
   std::map<int, Totals> ended_;  // of buffers that are gone, while others of their context live
   int last_context_ = 0;
+  std::map<int, std::weak_ptr<BasisKeeper>> keepers_;  // of contexts
 };
 
 // The process's caches. Never destroyed: a host may free its buffers while the process exits.

@@ -113,6 +113,7 @@ void Append(std::ostringstream& out, const KvBuffer& buffer) {
       << ",\"resident_bytes\":" << sum.resident_bytes << ",\"f16_bytes\":" << sum.f16_bytes << ",\"set_rows\":" << buffer.counters.set_rows
       << ",\"flash_attention\":" << buffer.counters.flash_attention << ",\"shadow\":" << buffer.counters.shadow
       << ",\"rows_written\":" << sum.rows_written << ",\"rows_restored\":" << sum.rows_restored << ",\"rows_read\":" << sum.rows_read;
+  if (buffer.spec.sparse_v > 0.0) out << ",\"v_rows\":" << buffer.counters.v_rows << ",\"sparse_v_rows\":" << buffer.counters.sparse_v_rows;
   if (sum.staged_layers > 0) {
     // Sums over the layers.
     out << ",\"staged_layers\":" << sum.staged_layers << ",\"calibrated_layers\":" << sum.calibrated_layers

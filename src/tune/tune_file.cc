@@ -24,6 +24,7 @@ constexpr std::pair<const char*, const char*> kComments[] = {
     {"budget", "bytes of the whole cache; old groups decay as far as it asks"},
     {"calibration", "self: from the first tokens of a context; else a file of swivel calibrate"},
     {"shrink", "factor on off-diagonal moments"},
+    {"sparse_v", "share of the weights whose values attention may leave out"},
 };
 
 std::string Comment(std::string_view key) {

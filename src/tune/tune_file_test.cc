@@ -13,7 +13,7 @@ TEST(TuneFile, ReadsBackAsTheSpec) {
   for (const char* text :
        {"turbo4", "balanced", "k=tcq4,v=tcq3,transform=eq,group_mean=off,mean=off,halves=off,sinks=16,window=256,shrink=.25,calibration=/a b/m.swivel",
         "k=turbo3.5,v=f16,boundary=2:q8_0,k_scale=ls,v_scale=unbiased", "balanced,layer=0-4:k=tcq4,layer=0-4:v=tcq2,layer=9:q8_0,shrink=1",
-        "tiny,calibration=/odd\"\\name.swivel,shrink=0"}) {
+        "tiny,calibration=/odd\"\\name.swivel,shrink=0", "tiny,sparse_v=1e-05"}) {
     const CacheSpec spec = ParseSpec(text).value();
     const std::string file = TuneFileText(spec, {"made for a test", "", "= [ \" ]"}, {{"kld", "0.03"}, {"text", TomlString("a\n\"b\"\x7f")}});
     const StatusOr<CacheSpec> back = ParseSpecFile(file, "/m.toml");

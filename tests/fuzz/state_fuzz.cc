@@ -54,12 +54,11 @@ class Machine {
     sinks_ = spec.sinks;
     const int shape_bits = input->Byte();
     shape_ = {kWidth, 1 + (shape_bits & 1), 1 + input->Word() % 400, 1 + (shape_bits >> 1 & 1)};
-    auto made = MakeLayer(spec, GetCodec(spec.k), GetCodec(spec.v), shape_, shape_, spec.budget_bytes);
+    auto made = MakeLayer(spec, LayerPlace(), shape_, shape_, spec.budget_bytes);
     FUZZ_CHECK(made.ok());
     cache_ = std::move(*made);
-    packs_rows_ = StoresWithBasis(cache_.get()).empty() && !GetCodec(spec.k).encodes_groups();
-    const std::vector<KeyTransform> basis(static_cast<size_t>(shape_.num_heads), HadamardTransform(kWidth));
-    for (SegmentStore* store : StoresWithBasis(cache_.get())) store->SetTransforms(basis);
+    packs_rows_ = !TakesBasis(*cache_) && !GetCodec(spec.k).encodes_groups();
+    if (TakesBasis(*cache_)) SetBasis(cache_.get(), std::vector<KeyTransform>(static_cast<size_t>(shape_.num_heads), HadamardTransform(kWidth)));
     for (int side = 0; side < 2; ++side) {
       cells_[side].resize(static_cast<size_t>(total()));
       largest_[side].resize(static_cast<size_t>(shape_.groups_per_stream() * shape_.num_streams));

@@ -2,7 +2,8 @@
 
 usage: include_arrows.py ROOT | --self-test
 
-Tests and benchmarks beside the sources (*_test.cc, *_bench.cc) may include any layer and llama.cpp's public headers: they set a scene.
+Tests, benchmarks and what tests share (*_test.cc, *_bench.cc, test_*.h), beside the sources, may include any layer and llama.cpp's public headers:
+they set a scene. Only they may include a test_*.h.
 Private headers stay in src/plugin even so.
 """
 import pathlib
@@ -43,7 +44,7 @@ def problems_of(path, text):
     found = []
     if folder not in ALLOWED:
         return [f"src/{path}: folder '{folder}' has no rule; add it to tests/house/include_arrows.py and HACKING.md"]
-    is_test = re.search(r"_(test|bench)\.cc$", path) is not None
+    is_test = re.search(r"_(test|bench)\.cc$|/test_\w+\.h$", path) is not None
     for number, line in enumerate(text.splitlines(), 1):
         match = _INCLUDE.match(line)
         if not match:
@@ -60,6 +61,8 @@ def problems_of(path, text):
         elif "/" in header and layer in {*ALLOWED, "swivel"}:
             if quote == "<":
                 found.append(f'{where}: headers of ours are included with quotes: "{header}"')
+            if not is_test and re.search(r"/test_\w+\.h$", header):
+                found.append(f"{where}: {header} is for tests")
             if not is_test and layer not in ALLOWED[folder]:
                 found.append(f"{where}: {folder} may not include {header} (allowed: {', '.join(sorted(ALLOWED[folder]))})")
         elif quote == '"':
@@ -74,6 +77,8 @@ def self_test():
         "codec/a.cc": '  #  include "kernel/kernels.h"',
         "kernel/x/a.h": '#include "cache/spec.h"',
         "cache/a.cc": '#include "plugin/host.h"',
+        "kernel/c.cc": '#include "kernel/x/test_problem.h"',
+        "kernel/x/testing.h": '#include "cache/spec.h"',
         "plugin/a.cc": '#include "eval/measure.h"',
         "gguf/a.cc": '#include "codec/codec.h"',
         "calibrate/a.cc": '#include "llama/capture.h"',
@@ -93,6 +98,7 @@ def self_test():
     right = {
         "base/a.h": "#include <vector>",
         "codec/a_test.cc": '#include "cache/group_store.h"\n#include <ggml.h>',
+        "kernel/x/test_problem.h": '#include "cache/group_store.h"',
         "plugin/a.cc": '#include "ggml-backend-impl.h"\n#include "cache/spec.h"\n#include "calibrate/transform.h"',
         "llama/a.cc": '#include <llama.h>\n#include "cache/spec.h"',
         "cli/a.cc": '#include <CLI/CLI.hpp>\n#include "eval/measure.h"\n#include <sys/mman.h>',

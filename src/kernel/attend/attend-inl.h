@@ -163,7 +163,9 @@ SWIVEL_INLINE void UnpackKeys(const AttendPlan& plan, const Item& item, const Fo
   if (form.segments != nullptr) GetGroupMean(*form.segments, group.key_side, s.mean);
 }
 
-SWIVEL_INLINE void UnpackValues(const AttendPlan& plan, const Item& item, const Form& form, Group& group, Scratch& s) {
+// What rows are weighed with: the scales of the values, and which cells hold NaN. Values that are not codes are unpacked here, since only they
+// themselves tell.
+SWIVEL_INLINE void PrepareValues(const AttendPlan& plan, const Item& item, const Form& form, Group& group, Scratch& s) {
   const KvView& v = *item.v;
   auto* floats = reinterpret_cast<float*>(s.value_tile);
   if (group.exact || !form.integer) {
@@ -174,7 +176,6 @@ SWIVEL_INLINE void UnpackValues(const AttendPlan& plan, const Item& item, const 
     }
     return CheckValueFloats(v.width, group.span, floats, &group.poison);
   }
-  if (!IsDirect(group, form, form.part[0])) UnpackValueBytes(form, group, s.value_tile);
   // Scales outside the span meet weights of 0, but 0 times what is left in the scratch must not be NaN.
   if (group.span.begin != 0 || group.span.end != kGroupVectors) std::memset(s.value_scales, 0, kGroupTokens * sizeof(float));
   uint16_t stored[kGroupTokens];
@@ -220,6 +221,7 @@ void WeighRows(const AttendPlan& plan, int row, const Group& group, const Form& 
   for (int r = row; r < row + kRows; ++r) {
     s.keep[r] = 1.0f;
     s.step[r] = 0.0f;
+    s.mass[r] = 0.0f;
     if (!s.mask[r].visible.Any()) {
       std::memset(integer ? static_cast<void*>(s.weights + r * kGroupTokens) : s.float_weights + r * kGroupTokens, 0,
                   kGroupTokens * (integer ? 1 : sizeof(float)));
@@ -231,7 +233,7 @@ void WeighRows(const AttendPlan& plan, int row, const Group& group, const Form& 
       scores.shift = s.logits[r].unit * (s.shift[r] + DotRow(s.q_floats + static_cast<size_t>(r) * width, s.mean, width));
     }
     F32x16 weights[kGroupVectors];
-    s.keep[r] = SoftmaxRow(scores, s.mask[r], s.logits[r], group.poison, {s.max + r, s.sum + r}, weights);
+    s.keep[r] = SoftmaxRow(scores, s.mask[r], s.logits[r], group.poison, {s.max + r, s.sum + r, s.mass + r}, weights);
     if (integer) {
       s.step[r] = QuantizeWeights(weights, s.value_scales, s.weights + r * kGroupTokens);
     } else {
@@ -292,9 +294,18 @@ SWIVEL_INLINE void ForRowBlocks(const Item& item, const Scratch& s, F f) {
 // One group for all rows; `group` has been located and is seen.
 SWIVEL_INLINE void AttendGroup(const AttendPlan& plan, const Item& item, const Form& key_form, const Form& value_form, Group& group, Scratch& s) {
   UnpackKeys(plan, item, key_form, group, s);
-  UnpackValues(plan, item, value_form, group, s);
+  PrepareValues(plan, item, value_form, group, s);
   ForRowBlocks(item, s, [&]<int kRows>(int row) { WeighRows<kRows>(plan, row, group, key_form, value_form, s); });
-  ForRowBlocks(item, s, [&]<int kRows>(int row) { AccumulateRows<kRows>(plan, row, group, value_form, s); });
+  if (plan.args.sparse_v > 0.0f) {
+    bool wanted = false;
+    ForRowBlocks(item, s, [&]<int kRows>(int row) { wanted |= !SkipRows(plan, row, kRows, s); });
+    if (!wanted) return;
+  }
+  const bool codes = !group.exact && value_form.integer;
+  if (codes && !IsDirect(group, value_form, value_form.part[0])) UnpackValueBytes(value_form, group, s.value_tile);
+  ForRowBlocks(item, s, [&]<int kRows>(int row) {
+    if (s.skipped[row] == 0) AccumulateRows<kRows>(plan, row, group, value_form, s);
+  });
 }
 
 // The cells that are kept exact. Outputs are summed in the model's basis and then turned into the packed values' frame.
@@ -303,6 +314,7 @@ SWIVEL_INLINE void AttendExact(const AttendPlan& plan, const Item& item, const F
   const int v_width = plan.args.v.width;
   bool any = false;
   for (int64_t cell = item.first_cell; cell < item.end_cell; cell += kGroupTokens) {
+    ++s.turn;
     Group group = LocateExact(plan, item, cell);
     if (!FindVisible(plan, item, cell, ExactCells(plan, item, cell), /*codes=*/false, s, &group)) continue;
     if (!any) {
@@ -325,6 +337,7 @@ SWIVEL_INLINE void AttendPacked(const AttendPlan& plan, const Item& item, int ti
   for (int64_t cell = item.first_cell; cell < item.end_cell; cell += kGroupTokens) {
     const GroupTiers tiers = TiersOf(plan, item, cell);
     if (tiers.k != tier) continue;
+    ++s.turn;
     const Form& value_form = forms.v[tiers.v];
     const bool codes = ReadsCodesDirectly(key_form) && ReadsCodesDirectly(value_form);
     const TokenBits exact = ExactCells(plan, item, cell);
@@ -338,8 +351,10 @@ SWIVEL_INLINE void AttendPacked(const AttendPlan& plan, const Item& item, int ti
 
 void AttendItem(AttendPlan& plan, const Item& item, const Forms& forms, Scratch& s) {
   StartRows(plan, item, s);
+  StartSparse(plan, item, s);
   if (plan.args.exact.bits != nullptr) AttendExact(plan, item, forms.k[0], forms.v[0], s);
   for (int tier = 0; tier < plan.args.tiers.num_k; ++tier) AttendPacked(plan, item, tier, forms, s);
+  ReportSparse(plan, s);
   if (plan.num_splits == 1) {
     for (int row = 0; row < item.num_rows; ++row) WriteRow(plan, item, row, s.max[row], s.sum[row], s.out + static_cast<size_t>(row) * plan.args.v.width);
     return;

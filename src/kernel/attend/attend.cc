@@ -38,6 +38,9 @@ Status AttendPlan::Make(const AttendArgs& args, int max_threads, AttendPlan* pla
     return Status::Invalid("queries, cells, streams and threads must be at least 1");
   }
   if (args.q == nullptr || args.out == nullptr) return Status::Invalid("query or output is null");
+  if (!(args.sparse_v >= 0.0f && args.sparse_v <= kMaxSparseV)) {
+    return Status::Invalid("sparse_v (" + std::to_string(args.sparse_v) + ") must be within 0 and 0.1");
+  }
 
   plan->args = args;
   plan->max_threads = max_threads;
@@ -56,7 +59,7 @@ Status AttendPlan::Make(const AttendArgs& args, int max_threads, AttendPlan* pla
   plan->partial_floats = plan->num_splits > 1 ? RoundUp64(rows * (args.v.width + 2) * sizeof(float)) / sizeof(float) : 0;
   // Upper bounds for both forms of a tile (bytes or floats); what they must hold is Scratch in rows-inl.h.
   const size_t tiles = kGroupTokens * sizeof(float) * (static_cast<size_t>(args.k.width) + args.v.width);
-  const size_t per_row = sizeof(float) * (static_cast<size_t>(args.k.width) + args.v.width + 16) + static_cast<size_t>(args.k.width) +
+  const size_t per_row = sizeof(float) * (static_cast<size_t>(args.k.width) + args.v.width + 20) + static_cast<size_t>(args.k.width) +
                          3 * sizeof(uint64_t) + kGroupTokens * (sizeof(float) + sizeof(uint16_t));
   plan->thread_bytes = RoundUp64(tiles + rows * per_row + args.k.width * sizeof(float) + 16384);
   plan->counter_bytes_ = RoundUp64(64 + plan->num_blocks_ * sizeof(std::atomic<int32_t>));
@@ -65,8 +68,11 @@ Status AttendPlan::Make(const AttendArgs& args, int max_threads, AttendPlan* pla
 }
 
 void AttendPlan::Bind(void* counters, void* scratch_memory) {
-  next_item = new (counters) std::atomic<int64_t>(0);
-  splits_done = reinterpret_cast<std::atomic<int32_t>*>(static_cast<uint8_t*>(counters) + 64);
+  auto* totals = static_cast<uint8_t*>(counters);
+  next_item = new (totals) std::atomic<int64_t>(0);
+  value_rows = new (totals + 8) std::atomic<int64_t>(0);
+  skipped_value_rows = new (totals + 16) std::atomic<int64_t>(0);
+  splits_done = reinterpret_cast<std::atomic<int32_t>*>(totals + 64);
   for (size_t i = 0; i < num_blocks_; ++i) new (splits_done + i) std::atomic<int32_t>(0);
   partials = static_cast<float*>(scratch_memory);
   scratch = static_cast<uint8_t*>(scratch_memory) + partial_floats * sizeof(float) * num_items;

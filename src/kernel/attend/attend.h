@@ -5,6 +5,10 @@
 // the ALiBi slope of ggml's max_bias. K and V head h / (num_heads / num_kv_heads). A row whose mask is all -inf gives zeros.
 // NaN: a visible cell that holds NaN makes the output NaN; masked cells never contribute.
 //
+// Sparse V: with sparse_v = eps > 0, groups of cells whose weights sum to next to nothing are not added up. For each row the weights left out are at most
+// eps of its divisor, so an output changes by at most eps * max |v| over the cells it sees (kernel/attend/sparse_v-inl.h has the rule and the proof). The
+// divisor keeps them. NaN is seen as before.
+//
 // Threads: Make once, then every thread of the team calls Run(thread, num_threads) once. Work is taken from a shared counter; long
 // contexts are split over the cells, and whoever finishes the last split of a block merges them in order, so the result does not
 // depend on the number of threads. No allocation, no locks inside Run.
@@ -44,6 +48,9 @@ struct PackedTiers {
   const HeadPlace *k_heads = nullptr, *v_heads = nullptr;  // [KV heads]; null: view 0 has them all. Both sides' groups must then be in tier 0
 };
 
+// Beyond a tenth of the divisor a change of the output is not small.
+inline constexpr float kMaxSparseV = 0.1f;
+
 // Strides are in bytes.
 struct AttendArgs {
   KvView k, v;
@@ -67,6 +74,7 @@ struct AttendArgs {
   float scale = 1.0f;  // multiplies q.k; usually 1/sqrt(width)
   float max_bias = 0.0f;
   float logit_softcap = 0.0f;
+  float sparse_v = 0.0f;  // 0: off; at most kMaxSparseV
 };
 
 class AttendPlan {
@@ -85,6 +93,11 @@ class AttendPlan {
   // To be called by each of `num_threads` (<= max_threads) threads.
   void Run(const Kernels& kernels, int thread, int num_threads) { kernels.attend(*this, thread, num_threads); }
 
+  // Of the execution since Bind, once all threads have returned; both 0 without sparse V. A value row is the value of a visible cell that a query of a
+  // query head adds to its output: as many as mask entries that are not -inf, counted for every head. Skipped ones were left out.
+  int64_t ValueRows() const { return value_rows->load(std::memory_order_relaxed); }
+  int64_t SkippedValueRows() const { return skipped_value_rows->load(std::memory_order_relaxed); }
+
   // The fields below are for the kernels.
   AttendArgs args;
   int group_heads = 0;        // query heads that share a KV head
@@ -98,6 +111,7 @@ class AttendPlan {
   size_t thread_bytes = 0;    // scratch of one thread
 
   std::atomic<int64_t>* next_item = nullptr;
+  std::atomic<int64_t>*value_rows = nullptr, *skipped_value_rows = nullptr;
   std::atomic<int32_t>* splits_done = nullptr;  // one a block
   float* partials = nullptr;
   uint8_t* scratch = nullptr;

@@ -3,187 +3,16 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <thread>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "base/half.h"
-#include "base/random.h"
-#include "cache/group_store.h"
-#include "kernel/attend/reference.h"
+#include "kernel/attend/test_problem.h"
 
 namespace swivel {
 namespace {
-
-constexpr uint16_t kMinusInf = 0xfc00;
-
-struct Case {
-  const char* k = "turbo4";
-  const char* v = "turbo4";
-  int k_width = 64;
-  int v_width = 64;
-  int num_heads = 6;
-  int num_kv_heads = 2;
-  int num_queries = 1;
-  int64_t num_cells = 200;
-  int num_streams = 1;
-  int first_stream = 0;
-  int threads = 1;
-  float q_scale = 1.5f;
-};
-
-enum class MaskKind { kNone, kCausal, kRandom };
-
-// Owns everything an attention call reads and writes.
-class Problem {
- public:
-  Problem(const Case& c, MaskKind mask_kind, uint64_t seed) : case_(c), random_(seed) {
-    const int streams = c.first_stream + c.num_streams;
-    k_ = MakeStore(c.k, Side::kKey, c.k_width, streams);
-    v_ = MakeStore(c.v, Side::kValue, c.v_width, streams);
-    q_.resize(static_cast<size_t>(c.num_streams) * c.num_heads * c.num_queries * c.k_width);
-    for (float& x : q_) x = c.q_scale * random_.Normal();
-    out_.assign(static_cast<size_t>(c.num_streams) * c.num_heads * c.num_queries * c.v_width, -777.0f);
-    if (mask_kind != MaskKind::kNone) MakeMask(mask_kind);
-    FillArgs();
-  }
-
-  AttendArgs& args() { return args_; }
-  GroupStore& k() { return *k_; }
-  GroupStore& v() { return *v_; }
-  std::vector<uint16_t>& mask() { return mask_; }
-  const std::vector<float>& out() const { return out_; }
-
-  void Run(const Kernels& kernels) {
-    std::fill(out_.begin(), out_.end(), -777.0f);
-    AttendPlan plan;
-    const Status status = AttendPlan::Make(args_, case_.threads, &plan);
-    ASSERT_TRUE(status.ok()) << status.message();
-    std::vector<uint8_t> counters(plan.CounterBytes() + 64);
-    // Scratch is poisoned so that reading it before writing shows.
-    std::vector<uint8_t> scratch(plan.ScratchBytes() + 128, 0xff);
-    const auto aligned = [](std::vector<uint8_t>& bytes) {
-      return reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(bytes.data()) + 63) / 64 * 64);
-    };
-    plan.Bind(aligned(counters), aligned(scratch));
-    uint8_t* guard = aligned(scratch) + plan.ScratchBytes();
-    const uint8_t before = *guard;
-    std::vector<std::thread> team;
-    for (int t = 1; t < case_.threads; ++t) team.emplace_back([&, t] { plan.Run(kernels, t, case_.threads); });
-    plan.Run(kernels, 0, case_.threads);
-    for (std::thread& thread : team) thread.join();
-    EXPECT_EQ(*guard, before);
-  }
-
-  // What the outputs should be, in the order of out().
-  std::vector<double> Exact() {
-    std::vector<double> exact;
-    for (int s = 0; s < case_.num_streams; ++s) {
-      for (int h = 0; h < case_.num_heads; ++h) {
-        for (int i = 0; i < case_.num_queries; ++i) {
-          const std::vector<double> row = ReferenceAttendRow(args_, s, h, i);
-          exact.insert(exact.end(), row.begin(), row.end());
-        }
-      }
-    }
-    return exact;
-  }
-
-  // The error of all rows, relative to the norm of the exact output.
-  double RelativeError() { return RelativeError(Exact()); }
-  double RelativeError(const std::vector<double>& exact) {
-    EXPECT_EQ(exact.size(), out_.size());
-    double error = 0.0, norm = 0.0;
-    for (size_t i = 0; i < exact.size(); ++i) {
-      error += (exact[i] - out_[i]) * (exact[i] - out_[i]);
-      norm += exact[i] * exact[i];
-    }
-    return std::sqrt(error / std::max(norm, 1e-300));
-  }
-
- private:
-  std::unique_ptr<GroupStore> MakeStore(const char* name, Side side, int width, int streams) {
-    StoreShape shape;
-    shape.width = width;
-    shape.num_heads = case_.num_kv_heads;
-    shape.num_cells = case_.num_cells;
-    shape.num_streams = streams;
-    auto store = GroupStore::Create(**FindCodec(name), side, ScaleMode::kMatched, shape);
-    EXPECT_TRUE(store.ok()) << store.status().message();
-    const size_t row_values = static_cast<size_t>(width) * shape.num_heads;
-    for (int64_t group = 0; group < shape.groups_per_stream() * streams; ++group) {
-      const int64_t cells = std::min<int64_t>(kGroupTokens, case_.num_cells - group % shape.groups_per_stream() * kGroupTokens);
-      std::vector<float> rows(static_cast<size_t>(cells) * row_values);
-      for (float& x : rows) x = random_.Normal();
-      for (int head = 0; head < shape.num_heads; ++head) {
-        (*store)->EncodeGroup(KernelsFor(Target::kPortable), group, head, &rows[static_cast<size_t>(head) * width], row_values,
-                              TokenMask::First(cells), {});
-      }
-    }
-    return std::move(*store);
-  }
-
-  void MakeMask(MaskKind kind) {
-    mask_.resize(static_cast<size_t>(case_.num_streams) * case_.num_queries * case_.num_cells);
-    for (int s = 0; s < case_.num_streams; ++s) {
-      for (int i = 0; i < case_.num_queries; ++i) {
-        for (int64_t t = 0; t < case_.num_cells; ++t) {
-          const bool visible = kind == MaskKind::kCausal ? t <= case_.num_cells - case_.num_queries + i : random_.Uniform() < 0.3;
-          mask_[(static_cast<size_t>(s) * case_.num_queries + i) * case_.num_cells + t] = visible ? 0 : kMinusInf;
-        }
-      }
-    }
-  }
-
-  void FillArgs() {
-    const Case& c = case_;
-    args_.k = k_->View();
-    args_.v = v_->View();
-    args_.first_stream = c.first_stream;
-    args_.num_streams = c.num_streams;
-    args_.num_heads = c.num_heads;
-    args_.num_kv_heads = c.num_kv_heads;
-    args_.num_queries = c.num_queries;
-    args_.num_cells = c.num_cells;
-    args_.q = q_.data();
-    args_.q_query_stride = c.k_width * sizeof(float);
-    args_.q_head_stride = args_.q_query_stride * c.num_queries;
-    args_.q_stream_stride = args_.q_head_stride * c.num_heads;
-    args_.out = out_.data();
-    args_.out_query_stride = c.v_width * sizeof(float);
-    args_.out_head_stride = args_.out_query_stride * c.num_queries;
-    args_.out_stream_stride = args_.out_head_stride * c.num_heads;
-    if (!mask_.empty()) {
-      args_.mask = mask_.data();
-      args_.mask_query_stride = c.num_cells * sizeof(uint16_t);
-      args_.mask_stream_stride = args_.mask_query_stride * c.num_queries;
-    }
-    args_.scale = 1.0f / std::sqrt(static_cast<float>(c.k_width));
-  }
-
-  Case case_;
-  Random random_;
-  std::unique_ptr<GroupStore> k_, v_;
-  std::vector<float> q_, out_;
-  std::vector<uint16_t> mask_;
-  AttendArgs args_;
-};
-
-// Integer arithmetic rounds q, levels and weights to bytes (docs/numerics.md): about 1.5 % of the output's norm, where 4-bit codes themselves
-// lose 12 %. Float paths differ by rounding only.
-// The narrow levels of AVX2 are off by 1, 1.6 and 1.8 % of a standard deviation for the trellis codes of 4, 5 and 6 bits.
-double Bound(const Case& c, Target target = Target::kPortable) {
-  const bool integer_k = (*FindCodec(c.k))->has_integer_kernels();
-  const bool integer_v = (*FindCodec(c.v))->has_integer_kernels();
-  if (target == Target::kAvx2) {
-    const auto is_fine = [](const char* name) { return (*FindCodec(name))->layout == Layout::kTrellis && (*FindCodec(name))->code_bits >= 4; };
-    if (is_fine(c.k) || is_fine(c.v)) return 0.055;
-  }
-  return integer_v ? 0.025 : integer_k ? 0.017 : 1e-5;
-}
 
 // The reference is slower than all kernels together: once for all of them.
 void CheckAllTargets(const Case& c, MaskKind mask) {
@@ -417,6 +246,11 @@ TEST(AttendPlan, RefusesShapesThatDoNotFit) {
   bad.q = nullptr;
   EXPECT_EQ(AttendPlan::Make(bad, 1, &plan).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(AttendPlan::Make(problem.args(), 0, &plan).code(), StatusCode::kInvalidArgument);
+  for (float wrong : {-0.01f, 0.11f, std::numeric_limits<float>::quiet_NaN()}) {
+    bad = problem.args();
+    bad.sparse_v = wrong;
+    EXPECT_EQ(AttendPlan::Make(bad, 1, &plan).code(), StatusCode::kInvalidArgument);
+  }
 }
 
 }  // namespace

@@ -23,6 +23,13 @@ struct Scratch {
   float* float_weights;    // … else this
   float* keep;             // [rows]
   float* step;             // [rows]
+  float* mass;             // [rows] sum of the weights of the current group
+
+  // Of sparse V (sparse_v-inl.h).
+  uint8_t* skipped;        // [rows] whether the current group's values are left out; all 0 when it is off
+  float* left_out;         // [rows] mass of the groups that were
+  int turn, turns;         // groups that this item has come to, and the most there can be
+  int64_t value_rows, skipped_value_rows;  // counts of this item
 };
 
 SWIVEL_INLINE Scratch CarveScratch(const AttendPlan& plan, int thread) {
@@ -57,6 +64,9 @@ SWIVEL_INLINE Scratch CarveScratch(const AttendPlan& plan, int thread) {
   s.weights = reinterpret_cast<uint8_t*>(s.float_weights);
   s.keep = take_floats(rows);
   s.step = take_floats(rows);
+  s.mass = take_floats(rows);
+  s.skipped = take(rows);
+  s.left_out = take_floats(rows);
   return s;
 }
 

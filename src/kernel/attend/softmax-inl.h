@@ -47,8 +47,9 @@ struct Logits {
 
 // Row state of the online softmax.
 struct RowSum {
-  float* max;  // of the logits so far, base 2
-  float* sum;  // of 2^(logit - max)
+  float* max;   // of the logits so far, base 2
+  float* sum;   // of 2^(logit - max)
+  float* mass;  // set: this group's share of the sum
 };
 
 // Turns raw scores into weights 2^(logit - max), 0 where the row sees nothing; returns what the row's earlier sums are to be multiplied by.
@@ -86,7 +87,8 @@ SWIVEL_INLINE float SoftmaxRow(const RowScores& scores, const RowMask& mask, con
   }
   F32x16 sum16 = weights[0];
   SWIVEL_UNROLL for (int v = 1; v < kGroupVectors; ++v) sum16 = Add(sum16, weights[v]);
-  *row.sum = *row.sum * keep + ReduceAdd(sum16);
+  *row.mass = ReduceAdd(sum16);
+  *row.sum = *row.sum * keep + *row.mass;
   const uint64_t poisoned = (mask.visible.word[0] & poison.word[0]) | (mask.visible.word[1] & poison.word[1]);
   if (poisoned != 0) *row.sum = std::numeric_limits<float>::quiet_NaN();
   return keep;

@@ -13,6 +13,7 @@
 #include "kernel/attend/forms-inl.h"
 #include "kernel/attend/softmax-inl.h"
 #include "kernel/attend/rows-inl.h"
+#include "kernel/attend/sparse_v-inl.h"
 #include "kernel/attend/exact-inl.h"
 #include "kernel/attend/attend-inl.h"
 

@@ -13,6 +13,15 @@ SWIVEL = os.environ["SWIVEL"]
 PLUGIN = os.environ["SWIVEL_TEST_PLUGIN"]
 
 
+def find_server():
+    """A llama-server: of the pinned llama.cpp (tools/llama llama-server), else a prebuilt one (tools/host skulk). Empty where there is none."""
+    pinned = pathlib.Path(os.environ["SWIVEL_TEST_LLAMA"], "bin/llama-server")
+    if pinned.exists():
+        return str(pinned)
+    prebuilt = os.environ.get("SWIVEL_HOST_SKULK", "")
+    return f"{prebuilt}/llama-server" if prebuilt else ""
+
+
 def environment(**more):
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("SWIVEL", "GGML_", "LLAMA_"))}
     return {**clean, "SWIVEL_PLUGIN": PLUGIN, **more}
