@@ -7,7 +7,7 @@ SHELL := bash
 PRESET ?= release
 build := build/$(PRESET)
 
-.PHONY: help build demo test bench format clean
+.PHONY: help build demo test test-models bench format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,14 +24,21 @@ demo: build ## compress a small model's cache, show what it costs, and how to us
 	@tools/demo $(build)
 
 # The programs, the model and the prebuilt hosts first: a test must not spend its time limit on a download. Status 77 of tools/host: this
-# machine cannot run that host, so its tests are skipped and say so. The cross compiler and the emulator are for the AArch64 kernels.
+# machine cannot run that host, so its tests are skipped and say so. The cross compiler and the emulator are for the AArch64 kernels, the browser
+# is for the pages.
 test: build ## everything that runs without a network once it ran with one
-	@if [ "$$(uname -m)" = x86_64 ]; then tools/setup g++-aarch64-linux-gnu qemu-user-static; fi
+	@if [ "$$(uname -m)" = x86_64 ]; then tools/setup g++-aarch64-linux-gnu qemu-user-static chromium; fi
 	@tools/llama --tools > /dev/null
 	@host() { tools/host "$$1" || [ $$? = 77 ]; }; \
 	export SWIVEL_MODEL_S=$$(tools/model S) SWIVEL_HOST_SKULK=$$(host skulk) SWIVEL_HOST_PY_SYNC=$$(host py-sync) \
 	  SWIVEL_HOST_XLLAMACPP=$$(host xllamacpp); \
 	ctest --preset $(PRESET)
+
+# Gigabytes of models, and half an hour: not part of `make test`, which checks one model.
+test-models: build ## what the presets promise, on all four models
+	@export SWIVEL_MODEL_S=$$(tools/model S) SWIVEL_MODEL_G=$$(tools/model G) SWIVEL_MODEL_Q=$$(tools/model Q) SWIVEL_MODEL_C=$$(tools/model C) \
+	  SWIVEL_TEXT=$$(tools/text); \
+	ctest --preset $(PRESET) -V -R '^presets$$'
 
 bench: build ## run the benchmark programs, one after the other
 	@shopt -s nullglob; \

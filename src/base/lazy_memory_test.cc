@@ -73,6 +73,17 @@ TEST(LazyMemory, StartsAsZeros) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.data()) % kPage, 0u);
 }
 
+TEST(LazyMemory, ARangeEndsWithTheMemory) {
+  // Two that the system puts side by side, in either order: discarding beyond one must not reach the other.
+  LazyMemory a = ReserveOrDie(4 * kPage), b = ReserveOrDie(4 * kPage);
+  std::memset(a.data(), 1, a.size());
+  std::memset(b.data(), 1, b.size());
+  a.DiscardRange(3 * kPage, 8 * kPage);
+  b.DiscardRange(3 * kPage, 8 * kPage);
+  EXPECT_EQ(a.ResidentBytes(), 3 * kPage);
+  EXPECT_EQ(b.ResidentBytes(), 3 * kPage);
+}
+
 TEST(LazyMemory, NothingIsFine) {
   LazyMemory empty = ReserveOrDie(0);
   EXPECT_EQ(empty.size(), 0u);

@@ -50,11 +50,11 @@ class Problem {
   explicit Problem(const Case& c, uint64_t seed = 1) : case_(c), random_(seed) {
     const CacheSpec spec = ParseSpec(c.spec).value();
     const StoreShape shape = {c.width, c.heads, c.cells, c.streams};
-    auto made = MakeLayer(spec, GetCodec(spec.k), GetCodec(spec.v), shape, shape, spec.budget_bytes);
+    auto made = MakeLayer(spec, {}, shape, shape, spec.budget_bytes);
     cache_ = std::move(*made);
     std::vector<KeyTransform> transforms;
     for (int h = 0; h < c.heads; ++h) transforms.push_back(StretchedTransform(c.width, spec.halves, 100 + static_cast<uint64_t>(h)));
-    for (SegmentStore* store : StoresWithBasis(cache_.get())) store->SetTransforms(transforms);
+    SetBasis(cache_.get(), transforms);
     cache_->AllowPacking();
   }
 
@@ -71,8 +71,9 @@ class Problem {
     }
   }
 
-  size_t Pack(const Kernels& kernels, int64_t incoming = 0) {
-    std::vector<PackJob> jobs = cache_->CollectReady(incoming);
+  size_t Pack(const Kernels& kernels, int64_t incoming = 0) { return Pack(kernels, incoming, incoming); }
+  size_t Pack(const Kernels& kernels, int64_t incoming, int64_t of_a_stream) {
+    std::vector<PackJob> jobs = cache_->CollectReady(incoming, of_a_stream);
     for (PackJob& job : jobs) cache_->RunJob(kernels, &job);
     cache_->Commit(jobs);
     return jobs.size();
@@ -157,6 +158,24 @@ std::vector<const Kernels*> AllKernels() {
   return all;
 }
 
+// A stream that does not fill its last group: what is packed there must not take rows of the next stream with it.
+TEST(LayerCache, AnIncompleteGroupEndsWithItsStream) {
+  Case c;
+  c.width = 128;
+  c.heads = 8;  // rows of half a page
+  c.cells = 140;
+  c.streams = 2;
+  c.spec = "tcq3,transform=wht,window=0,sinks=0";
+  Problem problem(c);
+  problem.Write(140, 160);
+  const std::vector<float> before = problem.Row(Side::kKey, 145);
+  problem.Write(0, 140);
+  problem.Pack(KernelsFor(ChooseTarget().value()));
+  EXPECT_EQ(problem.cache().Count().packed, 140);
+  EXPECT_EQ(problem.Row(Side::kKey, 145), before);
+  EXPECT_NE(before, std::vector<float>(before.size(), 0.0f));
+}
+
 TEST(LayerCache, AttentionReadsExactAndPackedCellsAsTheyAreReadBack) {
   for (const Kernels* kernels : AllKernels()) {
     for (const char* spec : {"k=tcq3,v=tcq3,transform=full,sinks=4,window=128", "k=tcq4,v=tcq4,transform=full,sinks=4", "k=tcq2,v=tcq2,transform=full",
@@ -170,6 +189,48 @@ TEST(LayerCache, AttentionReadsExactAndPackedCellsAsTheyAreReadBack) {
         EXPECT_GT(problem.Pack(*kernels), 0u);
         EXPECT_GT(problem.cache().Count().packed, 100);
         for (int queries : {1, 2, 40}) EXPECT_LT(problem.AttentionError(*kernels, queries, 555), 0.03) << queries << " queries";
+      }
+    }
+  }
+}
+
+// Heads with codecs of their own: the same rows as in caches where all heads have that codec, and the same attention.
+TEST(LayerCache, HeadsOfSeveralCodecsAreThoseOfCachesOfEachCodec) {
+  const std::string base = "k=tcq3,v=tcq2,transform=full,sinks=4,window=64";
+  struct Codecs {
+    std::string k, v;
+  };
+  const std::vector<Codecs> heads = {{"q8_0", "tcq2"}, {"tcq3", "tcq2"}, {"tcq3", "turbo4"}, {"tcq4", "f16"}};
+  const std::string mixed = base + ",layer=0/0:k=q8_0,layer=0/3:k=tcq4,layer=0/2:v=turbo4,layer=0/3:v=f16";
+  for (const Kernels* kernels : AllKernels()) {
+    for (int width : {64, 128}) {
+      SCOPED_TRACE(std::string(TargetName(kernels->target)) + " width " + std::to_string(width));
+      Problem problem({.spec = mixed, .width = width, .heads = 4, .streams = 2});
+      problem.Write(0, 1255);  // both streams
+      EXPECT_GT(problem.Pack(*kernels), 0u);
+      EXPECT_EQ(problem.cache().num_stores(Side::kKey), 3);
+      EXPECT_EQ(problem.cache().num_stores(Side::kValue), 3);
+      size_t capacity = 0;
+      for (size_t head = 0; head < heads.size(); ++head) {
+        // The random rows depend on the case's numbers, not on its spec. (A transform of all keys would not take q8_0.)
+        const bool rows = heads[head].k == "q8_0";
+        const std::string spec = rows ? "k=q8_0,v=f16,sinks=4,window=64" : "k=" + heads[head].k + ",v=" + heads[head].v + base.substr(base.find(",transform"));
+        Problem alone({.spec = spec, .width = width, .heads = 4, .streams = 2});
+        alone.Write(0, 1255);
+        alone.Pack(*kernels);
+        for (const int64_t cell : {int64_t{0}, int64_t{100}, int64_t{500}, int64_t{900}}) {
+          for (Side side : {Side::kKey, Side::kValue}) {
+            if (rows && side == Side::kValue) continue;
+            const std::vector<float> row = problem.Row(side, cell), expected = alone.Row(side, cell);
+            for (int i = 0; i < width; ++i) ASSERT_EQ(row[head * width + i], expected[head * width + i]) << "head " << head << " cell " << cell;
+          }
+        }
+        capacity += alone.cache().CapacityBytes(Side::kKey) / heads.size();
+      }
+      EXPECT_NEAR(static_cast<double>(problem.cache().CapacityBytes(Side::kKey)), static_cast<double>(capacity), 4.0 * 4096);
+      for (int queries : {1, 2, 40}) {
+        EXPECT_LT(problem.AttentionError(*kernels, queries, 555), 0.03) << queries << " queries";
+        EXPECT_LT(problem.AttentionError(*kernels, queries, 555, 1), 0.03) << queries << " queries of the second stream";
       }
     }
   }
@@ -224,6 +285,52 @@ TEST(LayerCache, OldGroupsDecay) {
   EXPECT_EQ(problem.cache().Count().groups_decayed, 7 + 5);
   EXPECT_LT(problem.AttentionError(kernels, 1, 1200), 0.04);
   EXPECT_LT(problem.AttentionError(kernels, 40, 1200), 0.04);
+}
+
+TEST(LayerCache, DeferringPacksNothingBeforeThePromptIsOver) {
+  const Kernels& kernels = KernelsFor(Target::kPortable);
+  Problem problem({.spec = "k=tcq3,v=tcq3,transform=full,defer=prefill", .cells = 1280});
+  for (int64_t token = 0; token < 900; token += 100) {
+    EXPECT_EQ(problem.Pack(kernels, 100), 0u);
+    EXPECT_EQ(problem.Pack(kernels, 100), 0u) << "a second round before the same batch";
+    problem.Write(token, token + 100);
+  }
+  EXPECT_EQ(problem.cache().Count().packed, 0);
+  EXPECT_EQ(problem.cache().Count().batches_deferred, 7) << "from 200 tokens on a group was full";
+  EXPECT_EQ(problem.Pack(kernels, kDecodeTokens + 1), 0u);
+  EXPECT_EQ(problem.Pack(kernels, kDecodeTokens), 7u * 4) << "7 groups, 2 heads, keys and values";
+  EXPECT_EQ(problem.cache().Count().packed, 7 * 128);
+  EXPECT_LT(problem.AttentionError(kernels, 3, 900), 0.04);
+  // Many sequences that bring a token each are no prompt.
+  problem.Write(900, 1100);
+  EXPECT_EQ(problem.Pack(kernels, 64, 1), 4u);
+}
+
+// A shift rewrites keys alone. Attention reads both sides of a cell from one place, so these cannot wait for the end of a prompt.
+TEST(LayerCache, DeferringDoesNotSeparateKeysFromTheirValues) {
+  const Kernels& kernels = KernelsFor(Target::kPortable);
+  Problem problem({.spec = "k=tcq3,v=tcq3,transform=full,defer=prefill", .cells = 1280});
+  problem.Write(0, 300);
+  ASSERT_GT(problem.Pack(kernels, 1), 0u);
+  for (int64_t cell = 0; cell < 128; ++cell) problem.cache().MarkWritten(Side::kKey, cell, LayerCache::kKeepPin);
+  EXPECT_EQ(problem.Pack(kernels, 200), 2u);
+  EXPECT_EQ(problem.cache().Count().packed, 256);
+}
+
+TEST(LayerCache, ABudgetEndsDeferring) {
+  const Kernels& kernels = KernelsFor(Target::kPortable);
+  constexpr size_t kBudget = 1 << 20;  // 2048 tokens of 2 heads of 64 as f16
+  Problem problem({.spec = "k=tcq4,v=tcq4,transform=full,defer=prefill,budget=1M", .cells = 8192});
+  for (int64_t token = 0; token < 8192; token += 256) {
+    for (int round = 0; round < 4; ++round) problem.Pack(kernels, 256);
+    problem.Write(token, token + 256);
+    ASSERT_LE(problem.cache().Bytes(), kBudget) << token << " tokens";
+    if (token < 1536) {
+      EXPECT_EQ(problem.cache().Count().packed, 0) << token;
+    }
+  }
+  EXPECT_GT(problem.cache().Count().packed, 0);
+  EXPECT_GT(problem.cache().Count().batches_deferred, 4);
 }
 
 TEST(LayerCache, ABudgetIsKeptAtEveryStep) {

@@ -12,13 +12,22 @@
 
 namespace swivel {
 
-// `k` and `v`: the codecs of the layer; `budget_bytes`: its share of spec.budget_bytes. The stores of all tiers are made. Errors: those of the
-// stores and of LayerCache.
-StatusOr<std::unique_ptr<LayerCache>> MakeLayer(const CacheSpec& spec, const Codec& k, const Codec& v, const StoreShape& k_shape,
-                                                const StoreShape& v_shape, size_t budget_bytes);
+// Which of the layers that have a cache.
+struct LayerPlace {
+  int ordinal = 0, num_layers = 1;
+};
 
-// The stores of the keys' tiers that take a basis; empty when keys are packed row by row.
-std::vector<SegmentStore*> StoresWithBasis(LayerCache* layer);
+// `budget_bytes`: the layer's share of spec.budget_bytes. The stores of all tiers or classes of heads are made. Errors: those of the stores and of
+// LayerCache.
+StatusOr<std::unique_ptr<LayerCache>> MakeLayer(const CacheSpec& spec, LayerPlace place, const StoreShape& k_shape, const StoreShape& v_shape,
+                                                size_t budget_bytes);
+
+// True when some keys take a basis; false when all are packed row by row.
+bool TakesBasis(const LayerCache& layer);
+// Gives the stores of keys that take a basis those of their heads: one for each head of the layer, or none, which takes them away.
+void SetBasis(LayerCache* layer, const std::vector<KeyTransform>& transforms);
+// Two segments: keys are coded as halves. Precondition: TakesBasis.
+bool BasisHasHalves(const LayerCache& layer);
 
 }  // namespace swivel
 

@@ -2,13 +2,14 @@
 //
 //   spec   = ( codec | preset | file ) { "," item }  |  item { "," item }
 //   item   = "k=" codec | "v=" codec | "boundary=" n ":" codec | "scale=" mode | "k_scale=" mode | "v_scale=" mode
-//          | "layer=" n [ "-" n ] ":" [ "k=" | "v=" ] codec
+//          | "layer=" n [ "-" n ] [ "/" head [ "-" head ] ] ":" [ "k=" | "v=" ] codec
 //          | "transform=" ( none | wht | eq | full ) | "mean=" flag | "group_mean=" flag | "halves=" flag
-//          | "sinks=" n | "window=" n | "decay=" age ":" bits { "+" age ":" bits } | "budget=" bytes [ K | M | G ] | "calibration=" ( self | path ) | "shrink=" x | "sparse_v=" x
+//          | "sinks=" n | "window=" n | "decay=" age ":" bits { "+" age ":" bits } | "budget=" bytes [ K | M | G ]
+//          | "defer=" ( off | prefill ) | "calibration=" ( self | path ) | "store=" path | "shrink=" x | "sparse_v=" x
 //   codec  = a name of codec/codecs.inc     mode = matched | unbiased | ls; without: the codec's own     flag = on | off
 //   file   = a path that ends in .toml (cache/spec_file.h)
 // A bare codec name sets K and V; a preset is what SpecPresets() says and may be followed by items that change it, and so may a file.
-// layer= may be given several times, for layers or sides that differ. Unknown keys, names and impossible values are errors that list what
+// layer= may be given several times, for layers, KV heads or sides that differ. Unknown keys, names and impossible values are errors that list what
 // is accepted.
 #ifndef SWIVEL_CACHE_SPEC_H_
 #define SWIVEL_CACHE_SPEC_H_
@@ -37,12 +38,15 @@ struct DecayStep {
   friend bool operator==(const DecayStep&, const DecayStep&) = default;
 };
 
-// Another codec for one side of the layers first … last.
+// Another codec for one side of the layers first … last, of all their KV heads or of first_head … last_head.
 struct LayerCodec {
+  static constexpr int kAllHeads = -1;
   int first = 0, last = 0;
   Side side = Side::kKey;
   CodecId codec = CodecId::kTurbo4;
+  int first_head = kAllHeads, last_head = kAllHeads;
 
+  bool OfHeads() const { return first_head != kAllHeads; }
   friend auto operator<=>(const LayerCodec&, const LayerCodec&) = default;
 };
 
@@ -52,7 +56,8 @@ struct CacheSpec {
   std::optional<ScaleMode> k_scale, v_scale;  // without: the default of each codec
   int boundary_layers = 0;                    // the first and the last n layers that have a cache use boundary_codec for K and V
   CodecId boundary_codec = CodecId::kQ8_0;
-  // They win over boundary_layers. Sorted; no two of a side overlap. Numbers that the model has no layer for mean nothing.
+  // They win over boundary_layers, and those of heads over those of whole layers. Sorted; else no two of a side overlap. Numbers that the model
+  // has no layer or no head for mean nothing.
   std::vector<LayerCodec> layers;
 
   Transform transform = Transform::kNone;
@@ -62,13 +67,18 @@ struct CacheSpec {
   int sinks = 0;           // the first tokens of a sequence stay exact
   int window = 0;          // so do the last ones, at least
   std::vector<DecayStep> decay;  // ascending ages, falling bits
+  bool defer_prefill = false;    // pack nothing while a prompt comes in
   uint64_t budget_bytes = 0;     // of the whole cache; old groups decay as far as it asks; 0: none
   std::string calibration = "self";  // or the path of a calibration file
+  std::string store;                 // with "self": the file that keeps the statistics from run to run; empty: none
   std::optional<double> shrink;      // factor on off-diagonal moments; without: .3 for self-calibration, .5 for a file
   double sparse_v = 0.0;             // what attention may leave out of V, as a share of the weights (kernel/attend/attend.h); 0: nothing
 
   // The codec of one layer; `ordinal` counts the `num_layers` layers that have a cache from 0.
   CodecId CodecFor(Side side, int ordinal, int num_layers) const;
+  // The same for one KV head, which may differ from its layer.
+  CodecId CodecFor(Side side, int ordinal, int num_layers, int head) const;
+  bool HasHeadCodecs() const;
   ScaleMode ScaleFor(Side side, const Codec& codec) const { return (side == Side::kKey ? k_scale : v_scale).value_or(codec.default_scale); }
 
   // Rows are kept exact before they are packed (cache/layer_cache.h). A codec that encodes groups needs it.
@@ -79,6 +89,8 @@ struct CacheSpec {
   bool Calibrated() const { return transform == Transform::kDiagonal || transform == Transform::kFull; }
   // A layer's rows of this codec are packed by groups.
   bool PacksGroups(const Codec& codec) const { return transform != Transform::kNone && codec.layout == Layout::kTrellis; }
+  // Keys in this codec keep no mean but that of their group, at few bits: they lose much where keys have large means, as a bias makes them.
+  bool LosesKeyBias(const Codec& codec) const;
   SegmentLayout Segments(Side side, const Codec& codec, int width) const;
 
   // The codecs that a side's groups decay to, one step after the other: down to 2 bits where there is a budget, else as `decay` says. And the
@@ -93,9 +105,10 @@ struct CacheSpec {
   std::string ToString() const;
   // Bytes of a group of 128 packed rows of one head.
   size_t GroupBytes(Side side, const Codec& codec, int width) const;
-  // Bits a packed value, everything counted: of one codec, and the mean of K and V over all layers.
+  // Bits a packed value, everything counted: of one codec, of one side of a layer of `num_heads` KV heads, and the mean of K and V over all layers.
   double BitsOf(Side side, const Codec& codec, int width) const;
-  double BitsPerValue(int k_width, int v_width, int num_layers) const;
+  double BitsOfLayer(Side side, int ordinal, int num_layers, int width, int num_heads) const;
+  double BitsPerValue(int k_width, int v_width, int num_layers, int num_heads = 1) const;
 };
 
 // The spec where none is given.

@@ -58,7 +58,7 @@ class Reader {
       return Wrong(key, "unknown preset '" + *value + "'; accepted: quality, balanced, small, tiny");
     }
     if (!IsSpecKey(name)) return Wrong(key, "is no key of a spec; accepted: preset, " + SpecKeys() + ", expected");
-    if (name == "calibration" && *value != "self" && !value->empty() && value->front() != '/') *value = FolderOf(path_) + *value;
+    if ((name == "store" || (name == "calibration" && *value != "self")) && !value->empty() && value->front() != '/') *value = FolderOf(path_) + *value;
     const Status status = ApplySpecItem(std::string(name) + "=" + *value, &spec_);
     return status.ok() ? status : Wrong(key, status.message());
   }
@@ -75,17 +75,18 @@ class Reader {
   }
 
   Status Layer(const toml::table& table) {
-    constexpr const char* kAccepted = "[[layer]] has range, such as \"0-1\", and codec, or k and v, or one of these";
-    std::string range, both, side[2];
+    constexpr const char* kAccepted = "[[layer]] has range, such as \"0-1\", perhaps heads, and codec, or k and v, or one of these";
+    std::string range, heads, both, side[2];
     for (const auto& [key, node] : table) {
-      std::string* to = key == "range" ? &range : key == "codec" ? &both : key == "k" ? &side[0] : key == "v" ? &side[1] : nullptr;
+      std::string* to = key == "range" ? &range : key == "heads" ? &heads : key == "codec" ? &both : key == "k" ? &side[0] : key == "v" ? &side[1] : nullptr;
       if (to == nullptr) return Wrong(key, std::string("unknown key; ") + kAccepted);
       StatusOr<std::string> value = Value(key, node);
       if (!value.ok()) return value.status();
-      if (value->empty() || value->find_first_of(":=") != std::string::npos) return Wrong(key, "'" + *value + "'; " + kAccepted);
+      if (value->empty() || value->find_first_of(":=/") != std::string::npos) return Wrong(key, "'" + *value + "'; " + kAccepted);
       *to = std::move(*value);
     }
     if (range.empty() || both.empty() == (side[0].empty() && side[1].empty())) return Wrong(table.source(), kAccepted);
+    if (!heads.empty()) range += "/" + heads;
     std::vector<std::string> items;
     if (!both.empty()) items.push_back(both);
     if (!side[0].empty()) items.push_back("k=" + side[0]);

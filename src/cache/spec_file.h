@@ -6,6 +6,7 @@
 //   calibration = "m.swivel"      # relative to this file
 //   [[layer]]                     # any number of them
 //   range = "0-1"                 # or one number
+//   heads = "0-1"                 # only these KV heads; without: all
 //   codec = "q8_0"                # or k = and v =, one or both
 //   [expected]                    # what was measured when the file was written: for people, any keys, not used
 //   kld = 0.03

@@ -33,6 +33,8 @@ TEST(SpecFile, HasTheKeysOfALine) {
 TEST(SpecFile, HasTablesOfLayers) {
   EXPECT_EQ(Read("preset = \"balanced\"\n[[layer]]\nrange = \"0-1\"\ncodec = \"q8_0\"\n[[layer]]\nrange = 5\nk = \"tcq4\"\nv = \"f16\"\n"),
             Line("balanced,layer=0-1:q8_0,layer=5:k=tcq4,layer=5:v=f16"));
+  EXPECT_EQ(Read("preset = \"balanced\"\n[[layer]]\nrange = \"0-1\"\nheads = \"1-2\"\nk = \"q8_0\"\n[[layer]]\nrange = 5\nheads = 0\ncodec = \"f16\"\n"),
+            Line("balanced,layer=0-1/1-2:k=q8_0,layer=5/0:f16"));
   EXPECT_EQ(Read("layer = [{range = \"2\", v = \"turbo2\"}]"), Line("layer=2:v=turbo2"));
 }
 
@@ -45,6 +47,7 @@ TEST(SpecFile, CalibrationIsRelativeToTheFile) {
   EXPECT_EQ(ParseSpecFile("calibration = \"../m.swivel\"", "/a/b.toml")->calibration, "/a/../m.swivel");
   EXPECT_EQ(ParseSpecFile("calibration = \"/m.swivel\"", "a/b.toml")->calibration, "/m.swivel");
   EXPECT_EQ(ParseSpecFile("calibration = \"m.swivel\"", "b.toml")->calibration, "m.swivel");
+  EXPECT_EQ(ParseSpecFile("preset = \"balanced\"\nstore = \"m.swivel\"", "a/b.toml")->store, "a/m.swivel");
   EXPECT_EQ(ParseSpecFile("calibration = \"self\"", "a/b.toml")->calibration, "self");
 }
 

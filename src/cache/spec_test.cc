@@ -170,9 +170,26 @@ TEST(Spec, ErrorsNameWhatIsWrongAndWhatIsAccepted) {
       {"layer=0-4:q8_0,layer=3:f16", {"layer='3:f16'", "the keys of layer 3", "already"}},
       {"layer=0-4:v=q8_0,layer=2-9:f16", {"the values of layer 2", "already"}},
       {"layer=0-4:v=q8_0,layer=2-9:v=q8_0", {"the values of layer 2", "already"}},
+      {"layer=0/:q8_0,window=8", {"layer='0/:q8_0'", "A-B/H-J:CODEC", "0 to 999"}},
+      {"layer=0/1-0:q8_0,window=8", {"layer='0/1-0:q8_0'", "A-B/H-J:CODEC"}},
+      {"layer=0/1/2:q8_0,window=8", {"layer='0/1/2:q8_0'", "A-B/H-J:CODEC"}},
+      {"layer=/1:q8_0,window=8", {"layer='/1:q8_0'", "A-B/H-J:CODEC"}},
+      {"layer=0/1000:q8_0,window=8", {"layer='0/1000:q8_0'", "0 to 999"}},
+      {"balanced,layer=0-4/1-2:q8_0,layer=3/2:k=f16", {"layer='3/2:k=f16'", "the keys of head 2 of layer 3", "already"}},
+      {"turbo4,layer=0/1:q8_0", {"layer=A/H:CODEC", "staged cache", "window=N"}},
+      {"balanced,layer=0/1:q8_0,decay=4096:2", {"layer=A/H:CODEC", "decay= or budget="}},
+      {"balanced,layer=0/1:q8_0,budget=64M", {"layer=A/H:CODEC", "decay= or budget="}},
+      {"balanced,layer=5/0:v=f16,layer=4-6/1:v=q8_0,layer=5-9/2:v=turbo2", {"layer 5", "its values", "4 codecs", "at most 3"}},
+      {"balanced,boundary=1:q4_0,layer=0/0:k=f16,layer=0/1:k=q8_0,layer=0/2:k=tcq3", {"layer 0", "its keys", "4 codecs"}},
       {"balanced,layer=0:tcq6", {"k=tcq2, k=tcq3 or k=tcq4", "not tcq6"}},
       {"balanced,boundary=1:tcq5", {"k=tcq2, k=tcq3 or k=tcq4", "not tcq5"}},
       {"turbo4,calibration=", {"calibration=", "self"}},
+      {"balanced,store=", {"store= wants the path"}},
+      {"turbo4,store=a.swivel", {"store=FILE", "transform=eq or full"}},
+      {"balanced,transform=wht,store=a.swivel", {"store=FILE", "transform=eq or full"}},
+      {"balanced,calibration=b.swivel,store=a.swivel", {"store=FILE", "calibration=self"}},
+      {"balanced,defer=on", {"defer='on'", "off nor prefill"}},
+      {"turbo4,defer=prefill", {"defer=prefill", "window=N"}},
   };
   for (const Wrong& wrong : table) {
     const StatusOr<CacheSpec> spec = ParseSpec(wrong.text);
@@ -213,6 +230,28 @@ TEST(Spec, LayersHaveCodecsOfTheirOwn) {
   EXPECT_EQ(ParseOrDie("balanced,layer=0:k=q8_0,layer=1:v=tcq6").layers.size(), 2u);
 }
 
+TEST(Spec, HeadsHaveCodecsOfTheirOwn) {
+  const CacheSpec spec = ParseOrDie("k=turbo4,v=turbo3,window=64,boundary=1:q8_0,layer=1:k=f16,layer=0-2/1-2:k=q4_0,layer=2/0:turbo2");
+  EXPECT_TRUE(spec.HasHeadCodecs());
+  const CodecId k[3][4] = {{CodecId::kQ8_0, CodecId::kQ4_0, CodecId::kQ4_0, CodecId::kQ8_0},
+                           {CodecId::kF16, CodecId::kQ4_0, CodecId::kQ4_0, CodecId::kF16},
+                           {CodecId::kTurbo2, CodecId::kQ4_0, CodecId::kQ4_0, CodecId::kTurbo4}};
+  for (int layer = 0; layer < 3; ++layer) {
+    for (int head = 0; head < 4; ++head) EXPECT_EQ(spec.CodecFor(Side::kKey, layer, 8, head), k[layer][head]) << layer << "/" << head;
+    EXPECT_EQ(spec.CodecFor(Side::kKey, layer, 8), k[layer][3]);
+  }
+  EXPECT_EQ(spec.CodecFor(Side::kValue, 2, 8, 0), CodecId::kTurbo2);
+  EXPECT_EQ(spec.CodecFor(Side::kValue, 2, 8, 1), CodecId::kTurbo3);
+  EXPECT_EQ(ParseOrDie(spec.ToString()).ToString(), spec.ToString());
+  EXPECT_EQ(ParseOrDie("layer=2-2/1-1:v=f16,turbo4,sinks=4,layer=0-1/3-5:f16").ToString(),
+            "k=turbo4,v=turbo4,layer=0-1/3-5:f16,layer=2/1:v=f16,sinks=4");
+  EXPECT_FALSE(ParseOrDie("balanced,layer=3:q8_0").HasHeadCodecs());
+  // Two layers, of 4 heads one with 8.5 bits instead of 4.125, of K only.
+  EXPECT_DOUBLE_EQ(ParseOrDie("turbo4,window=64,layer=0/2:k=q8_0").BitsPerValue(128, 128, 2, 4), 4.125 + (8.5 - 4.125) / 16);
+  // A third codec for heads of one layer does not count in another.
+  EXPECT_TRUE(ParseSpec("balanced,layer=0/0:k=f16,layer=0/1:k=q8_0,layer=1/2:k=tcq4,layer=0/2:v=tcq6").ok());
+}
+
 TEST(Spec, SparseVIsAShareOfAtMostATenth) {
   EXPECT_EQ(ParseOrDie("balanced").sparse_v, 0.0);
   EXPECT_EQ(ParseOrDie("turbo4,sparse_v=0.001").ToString(), "k=turbo4,v=turbo4,sparse_v=0.001");
@@ -247,11 +286,37 @@ TEST(Spec, BitsAValueAverageLayersSidesAndWidths) {
   EXPECT_DOUBLE_EQ(ParseOrDie("turbo4,boundary=1:q8_0").BitsPerValue(128, 128, 10), 0.8 * 4.125 + 0.2 * 8.5);
 }
 
+TEST(Spec, StoreNamesAFile) {
+  EXPECT_EQ(ParseOrDie("balanced,store=dir/a.swivel").store, "dir/a.swivel");
+  EXPECT_EQ(ParseOrDie("store=a.swivel,balanced").ToString(), ParseOrDie("balanced").ToString() + ",store=a.swivel");
+}
+
+// What a rotation alone does to keys with a large mean is no codec's fault of 5 bits or more, nor of one with zero points or a calibrated mean.
+TEST(Spec, KnowsWhichKeysLoseABias) {
+  const auto loses = [](const std::string& text) {
+    const CacheSpec spec = ParseOrDie(text);
+    return spec.LosesKeyBias(GetCodec(spec.k));
+  };
+  for (const char* text : {"turbo4", "turbo2", "tcq4", "q4_0", "q4_0_rot", "turbo3,window=128", "balanced,transform=wht", "balanced,mean=off", "rabitq4"})
+    EXPECT_TRUE(loses(text)) << text;
+  for (const char* text : {"f16", "bf16", "q8_0", "q8_0_rot", "tcq5", "tcq6", "kivi2", "kivi4", "balanced", "tiny", "balanced,transform=eq", "k=q8_0,v=turbo2"})
+    EXPECT_FALSE(loses(text)) << text;
+}
+
+TEST(Spec, DeferIsOffUnlessAskedFor) {
+  EXPECT_FALSE(ParseOrDie("balanced").defer_prefill);
+  EXPECT_FALSE(ParseOrDie("balanced,defer=off").defer_prefill);
+  EXPECT_EQ(ParseOrDie("balanced,defer=off").ToString(), ParseOrDie("balanced").ToString());
+  EXPECT_TRUE(ParseOrDie("balanced,defer=prefill").defer_prefill);
+  EXPECT_EQ(ParseOrDie("defer=prefill,turbo4,window=64").ToString(), "k=turbo4,v=turbo4,window=64,defer=prefill");
+}
+
 TEST(Spec, HelpNamesEverythingAndItsExamplesParse) {
   const std::string help = SpecHelp();
   for (const Codec* codec : AllCodecs()) EXPECT_NE(help.find(codec->name), std::string::npos);
   for (const char* word : {"k=", "v=", "boundary=", "layer=", "scale=", "k_scale=", "v_scale=", "matched", "unbiased", "ls", "transform=", "mean=",
-                           "group_mean=", "halves=", "sinks=", "window=", "decay=", "budget=", "calibration=", "shrink=", "sparse_v="}) {
+                           "group_mean=", "halves=", "sinks=", "window=", "decay=", "budget=", "defer=", "calibration=", "store=", "shrink=",
+                           "sparse_v="}) {
     EXPECT_NE(help.find(word), std::string::npos) << word;
   }
   for (const SpecPreset& preset : SpecPresets()) EXPECT_NE(help.find(preset.name), std::string::npos);

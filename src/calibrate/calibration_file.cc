@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <cmath>
@@ -22,7 +23,7 @@ static_assert(std::endian::native == std::endian::little, "numbers are copied as
 
 constexpr std::string_view kMagic = "SWIVELKM";
 constexpr uint32_t kVersion = 1;
-constexpr uint32_t kGroupMeansFlag = 1;
+constexpr uint32_t kGroupMeansFlag = 1, kSelfFlag = 2;
 constexpr size_t kHeaderBytes = 68;
 constexpr size_t kChecksumBytes = 8;
 constexpr size_t kHeadBytes = 32;  // without mean and triangles
@@ -155,7 +156,7 @@ std::string CalibrationBytes(const Calibration& calibration) {
   writer.bytes().reserve(size);
   writer.bytes() += kMagic;
   writer.Put<uint32_t>(kVersion);
-  writer.Put<uint32_t>(calibration.group_means ? kGroupMeansFlag : 0);
+  writer.Put<uint32_t>((calibration.group_means ? kGroupMeansFlag : 0) | (calibration.self ? kSelfFlag : 0));
   writer.Put<uint64_t>(size);
   writer.Put<uint64_t>(calibration.fingerprint);
   writer.Put<uint64_t>(calibration.text_hash);
@@ -201,10 +202,11 @@ StatusOr<Calibration> ParseCalibration(std::string_view bytes) {
   uint64_t checksum = 0;
   std::memcpy(&checksum, bytes.data() + bytes.size() - kChecksumBytes, kChecksumBytes);
   if (checksum != Hash64(bytes.substr(0, bytes.size() - kChecksumBytes))) return Damaged("its checksum is wrong");
-  if ((flags & ~kGroupMeansFlag) != 0) return Damaged("its flags are " + Number(flags));
+  if ((flags & ~(kGroupMeansFlag | kSelfFlag)) != 0) return Damaged("its flags are " + Number(flags));
 
   Calibration calibration;
   calibration.group_means = (flags & kGroupMeansFlag) != 0;
+  calibration.self = (flags & kSelfFlag) != 0;
   calibration.fingerprint = reader.Take<uint64_t>();
   calibration.text_hash = reader.Take<uint64_t>();
   const uint64_t tokens = reader.Take<uint64_t>();
@@ -251,9 +253,17 @@ StatusOr<Calibration> ReadCalibration(const std::string& path) {
   return calibration;
 }
 
-Status WriteCalibration(const std::string& path, const Calibration& calibration) {
+HeadMoments AsInFile(HeadMoments moments) {
+  for (auto* values : {&moments.mean, &moments.key_covariance, &moments.query_moment}) {
+    for (double& value : *values) value = static_cast<float>(value);
+  }
+  return moments;
+}
+
+Status WriteCalibration(const std::string& path, const Calibration& calibration, FileThere there) {
   const std::string bytes = CalibrationBytes(calibration);
-  const std::string partial = path + ".tmp." + std::to_string(getpid());
+  static std::atomic<int> number{0};  // contexts of one process may write at once
+  const std::string partial = path + ".tmp." + std::to_string(getpid()) + "." + std::to_string(number++);
   const int file = open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file < 0) return Failure(path, "written");
   Status status;
@@ -266,6 +276,14 @@ Status WriteCalibration(const std::string& path, const Calibration& calibration)
     }
   }
   if (close(file) != 0 && status.ok()) status = Failure(path, "written");
+  if (there == FileThere::kKeepFile) {
+    // A link is made or not, whoever else comes between.
+    if (status.ok() && link(partial.c_str(), path.c_str()) != 0) {
+      status = errno == EEXIST ? Status::Invalid(path + ": exists already") : Failure(path, "written");
+    }
+    unlink(partial.c_str());
+    return status;
+  }
   if (status.ok() && std::rename(partial.c_str(), path.c_str()) != 0) status = Failure(path, "replaced");
   if (!status.ok()) unlink(partial.c_str());
   return status;

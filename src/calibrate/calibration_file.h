@@ -1,4 +1,5 @@
-// What `swivel calibrate` writes and a cache reads: the moments of every KV head of one model. docs/formats.md has the bytes.
+// What `swivel calibrate` writes, or a cache that keeps its own calibration, and a cache reads: the moments of every KV head of one model.
+// docs/formats.md has the bytes.
 //
 // Moments are kept, not transforms: what is made of them (which kind, how much shrunk) stays a choice of the reader, and files can be
 // merged.
@@ -25,6 +26,7 @@ struct Calibration {
   uint64_t fingerprint = 0;  // of the model: gguf/fingerprint.h
   std::string description;   // UTF-8, for people: model and texts
   bool group_means = true;   // of all heads
+  bool self = false;         // the first tokens of a context, kept by store=; not a run of `swivel calibrate`
   int chunk_tokens = 0;
   int num_chunks = 0;                // that were run
   int planned_chunks = 0;            // more than num_chunks: the calibration was interrupted
@@ -47,9 +49,14 @@ std::string CalibrationBytes(const Calibration& calibration);
 // for another version. The message is a sentence without a subject ("is not …"). Memory is bounded by four times the bytes.
 StatusOr<Calibration> ParseCalibration(std::string_view bytes);
 
-// The same for files; messages begin with the path. Writing replaces the file at once or not at all; its folder must exist.
+// Moments as they come back from a file: rounded to float.
+HeadMoments AsInFile(HeadMoments moments);
+
+// The same for files; messages begin with the path. Writing replaces the file at once or not at all, or, with kKeepFile, makes a new one or
+// nothing (kInvalidArgument: there is one already); its folder must exist.
+enum class FileThere { kReplaceFile, kKeepFile };
 StatusOr<Calibration> ReadCalibration(const std::string& path);
-Status WriteCalibration(const std::string& path, const Calibration& calibration);
+Status WriteCalibration(const std::string& path, const Calibration& calibration, FileThere there = FileThere::kReplaceFile);
 
 // kInvalidArgument, with what to do, when the file is that of another model.
 Status CheckModel(const Calibration& calibration, const std::string& path, uint64_t fingerprint);

@@ -133,7 +133,7 @@ TEST(CalibrationFile, RefusesWrongContentWithARightChecksum) {
   };
   ASSERT_TRUE(with(24, 5).ok());  // another fingerprint is no damage
   ExpectRefusal(with(8, 2), StatusCode::kUnsupported, "version 2");
-  refused(12, 2, "flags");
+  refused(12, 4, "flags");
   refused(44, 0x80000000u, "counts");
   refused(52, 9, "counts");
   refused(60, 5000, "5000 layers");
@@ -173,6 +173,35 @@ TEST(CalibrationFile, HasADefaultPlace) {
   unsetenv("XDG_CACHE_HOME");
   unsetenv("HOME");
   EXPECT_EQ(DefaultCalibrationPath(255), "");
+}
+
+TEST(CalibrationFile, KeepsWhatACacheFoundOut) {
+  Calibration own = Example();
+  own.self = true;
+  StatusOr<Calibration> back = ParseCalibration(CalibrationBytes(own));
+  ASSERT_TRUE(back.ok()) << back.status().message();
+  EXPECT_TRUE(back->self);
+  EXPECT_FALSE(ParseCalibration(CalibrationBytes(Example()))->self);
+  // Rounding beforehand is what reading does.
+  const HeadMoments rounded = AsInFile(own.layers[1].heads[0]);
+  EXPECT_EQ(rounded.key_covariance, back->layers[1].heads[0].key_covariance);
+  EXPECT_EQ(rounded.query_moment, back->layers[1].heads[0].query_moment);
+  EXPECT_EQ(rounded.mean, back->layers[1].heads[0].mean);
+  EXPECT_NE(rounded.mean, own.layers[1].heads[0].mean);
+}
+
+TEST(CalibrationFile, MayBeToldToReplaceNothing) {
+  const std::string path = (fs::temp_directory_path() / ("swivel-keep-" + std::to_string(getpid()))).string();
+  ASSERT_TRUE(WriteCalibration(path, Example(), FileThere::kKeepFile).ok());
+  Calibration other = Example();
+  other.num_tokens = 1;
+  const Status status = WriteCalibration(path, other, FileThere::kKeepFile);
+  EXPECT_NE(status.message().find("exists already"), std::string::npos) << status.message();
+  EXPECT_EQ(ReadCalibration(path)->num_tokens, 3 * 2048);
+  for (const auto& entry : fs::directory_iterator(fs::temp_directory_path())) {
+    EXPECT_EQ(entry.path().string().find(path + ".tmp"), std::string::npos) << entry.path();
+  }
+  fs::remove(path);
 }
 
 }  // namespace

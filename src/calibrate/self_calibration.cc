@@ -42,11 +42,10 @@ StatusOr<HeadMoments> SelfCalibration::Moments(const LayerCache& cache, int kv_h
   std::sort(cells.begin(), cells.end());
   cells.erase(std::unique(cells.begin(), cells.end()), cells.end());
 
-  const StoreShape& shape = cache.store(Side::kKey).shape();
   const auto num_keys = static_cast<int>(cells.size());
   std::vector<float> keys;
   std::vector<uint8_t> excluded;
-  std::vector<uint16_t> row(static_cast<size_t>(shape.width) * shape.num_heads);
+  std::vector<uint16_t> row(static_cast<size_t>(width_) * cache.num_heads());
   bool any_pinned = false;
   for (const int64_t cell : cells) {
     cache.ReadRow(Side::kKey, cell, row.data());
@@ -55,7 +54,7 @@ StatusOr<HeadMoments> SelfCalibration::Moments(const LayerCache& cache, int kv_h
     any_pinned |= cache.IsPinned(cell);
   }
 
-  const int group = num_heads_ / shape.num_heads;
+  const int group = num_heads_ / cache.num_heads();
   std::vector<float> queries;
   for (int h = 0; h < group; ++h) {
     for (int i = 0; i < num_queries(); ++i) {

@@ -189,10 +189,4 @@ double NoiseRatio(const HeadMoments& moments, const KeyTransform& transform) {
   return plain > 0 ? trace(transform.query, moments.query_moment) * trace(transform.forward, moments.key_covariance) / plain : 1;
 }
 
-StatusOr<KeyTransform> SelfCalibrate(const AttentionWindow& window) {
-  HeadMoments moments = EmptyMoments(window.width, /*group_means=*/true);
-  if (Status status = AddWindow(window, &moments); !status.ok()) return status;
-  return MakeTransform(moments, TransformKind::kFull, kSelfShrink, /*use_mean=*/true, /*two_segments=*/true);
-}
-
 }  // namespace swivel

@@ -47,10 +47,6 @@ StatusOr<KeyTransform> MakeTransform(const HeadMoments& moments, TransformKind k
 // A prediction for choosing and reporting; it does not know that two segments have scales of their own. 1 where a trace is zero.
 double NoiseRatio(const HeadMoments& moments, const KeyTransform& transform);
 
-// What a cache does with its first tokens: the moments of the window with group means, then a full transform in two segments around the
-// mean, shrunk by kSelfShrink. The result depends on the window alone.
-StatusOr<KeyTransform> SelfCalibrate(const AttentionWindow& window);
-
 }  // namespace swivel
 
 #endif  // SWIVEL_CALIBRATE_TRANSFORM_H_

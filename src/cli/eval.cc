@@ -70,7 +70,8 @@ void AddEval(CLI::App& app, int* exit_code) {
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 20));
   command->add_option("-t,--threads", arguments->threads, "Threads")->capture_default_str()->check(CLI::Range(1, 1024));
-  command->add_option("--kv", arguments->kv, "Caches to measure beside f16, q8_0 and q4_0 (below)")->capture_default_str();
+  command->add_option("--kv", arguments->kv, "Caches to measure (below)")->capture_default_str();
+  command->add_option("--stock", arguments->stock, "llama.cpp's own caches to measure beside them, or none")->capture_default_str();
   command
       ->add_option("--weights", arguments->weights,
                    "as-is, or f32: expand quantized weights first, which takes away the rounding of activations")
@@ -88,8 +89,7 @@ void AddEval(CLI::App& app, int* exit_code) {
       ->add_option("--score-from", arguments->score_from, "First position of a chunk that is scored; 0: its middle, as in llama-perplexity")
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 24));
-  command->add_option("--reference", arguments->reference, "The cache that the others are judged against: better, worse or can't tell")
-      ->capture_default_str();
+  command->add_option("--reference", arguments->reference, "The cache that the others are judged against: better, worse or can't tell (default: q4_0)");
   command->add_option("--greedy", arguments->trajectories, "Greedy continuations compared with those of f16; 0: none")
       ->capture_default_str()
       ->check(CLI::Range(0, 1000));
@@ -107,6 +107,8 @@ void AddEval(CLI::App& app, int* exit_code) {
   command->add_flag("--no-speed", arguments->no_speed, "Measure neither speed nor peak memory");
   command->add_option("--tasks", arguments->tasks, "Tasks that break first: all, none, or a list of copy, needle, json, repeat")
       ->capture_default_str();
+  command->add_option("--sensitivity", arguments->sensitivity,
+                      "A spec: measure it in the keys, then the values, of each layer alone, on one chunk (long: two runs a layer)");
   command->add_option("--state", arguments->state,
                       "Keep what is finished in this file; the same command again goes on from there, also with other caches");
   command->add_option("--json", arguments->json, "Also write everything to this file");

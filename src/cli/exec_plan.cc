@@ -1,5 +1,4 @@
 #include "cli/exec_plan.h"
-#include "cli/lists.h"
 
 #include <algorithm>
 #include <cctype>
@@ -7,6 +6,7 @@
 #include <system_error>
 
 #include "cache/spec.h"
+#include "cli/lists.h"
 #include "codec/codec.h"
 
 namespace swivel::cli {
@@ -64,11 +64,7 @@ class Planner {
     const ProgramPlace place = Locate(args_);
     plan_.kind = place.kind;
     begin_ = place.first_option;
-    if (const std::string* path = Environment("GGML_BACKEND_PATH"); path != nullptr && !SameFile(*path, request_.plugin)) {
-      return Status::Invalid(
-          "GGML_BACKEND_PATH is set to " + *path +
-          "; llama.cpp reads one path only, so Swivel cannot be added. Unset it (env -u GGML_BACKEND_PATH swivel exec …)");
-    }
+    if (Status chain = ChainOther(); !chain.ok()) return chain;
     // What follows a program we do not know is its own business; Swivel's --kv stands in front of it.
     Status status = plan_.kind == ProgramKind::kOther ? Status() : TakeTypes();
     if (status.ok()) status = ChooseSpecs();
@@ -86,6 +82,20 @@ class Planner {
   const std::string* Environment(const std::string& name) const {
     const auto found = request_.environment.find(name);
     return found == request_.environment.end() ? nullptr : &found->second;
+  }
+
+  // A backend that has the one path llama.cpp reads is loaded by the plugin instead.
+  Status ChainOther() {
+    const std::string* path = Environment("GGML_BACKEND_PATH");
+    if (path == nullptr || path->empty() || SameFile(*path, request_.plugin)) return {};
+    const std::string* next = Environment("SWIVEL_NEXT");
+    if (next != nullptr && !next->empty() && !SameFile(*next, *path)) {
+      return Status::Invalid("GGML_BACKEND_PATH is set to " + *path + " and SWIVEL_NEXT to " + *next +
+                             "; Swivel loads one other backend, so unset one of them (env -u SWIVEL_NEXT swivel exec …)");
+    }
+    next_ = *path;
+    plan_.notes.push_back("GGML_BACKEND_PATH was " + *path + ": Swivel loads that backend as SWIVEL_NEXT");
+    return {};
   }
 
   // Moves -ctk, -ctv and --kv out of the arguments.
@@ -261,6 +271,7 @@ class Planner {
     // In front of the user's own options: llama.cpp lets the later one win.
     run.argv.insert(run.argv.begin() + static_cast<ptrdiff_t>(std::min(begin_, args_.size())), added_.begin(), added_.end());
     run.set = {{"GGML_BACKEND_PATH", request_.plugin}, {"SWIVEL_KV", spec}};
+    if (!next_.empty()) run.set.emplace_back("SWIVEL_NEXT", next_);
     if (plan_.kind == ProgramKind::kOther) {
       // For scripts that call ggml_backend_load themselves, and for llama-server started by one.
       run.set.emplace_back("SWIVEL_PLUGIN", request_.plugin);
@@ -276,6 +287,7 @@ class Planner {
   std::vector<std::string> added_;  // options to put in
   std::vector<std::string> unset_;
   std::vector<std::string> k_, v_;  // as given
+  std::string next_;                // the backend that had GGML_BACKEND_PATH
   std::string kv_;                  // --kv among the program's arguments
   std::string given_;
   std::vector<std::string> specs_;

@@ -92,7 +92,7 @@ Json Describe(const gguf::Header& header, const gguf::ModelShape& shape) {
   if (biased > 0) {
     json["notes"].push_back(
         "K has a bias, so its channels have large means: codecs that only rotate K (turbo, q4_0_rot) lose much on such models; "
-        "measure with `swivel eval`, keep K at q8_0 or more");
+        "use a preset (balanced), which subtracts the means, or keep K at q8_0 or more");
   }
   return json;
 }

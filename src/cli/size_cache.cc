@@ -70,9 +70,12 @@ StatusOr<uint64_t> CacheBytes(const gguf::ModelShape& shape, const SizedCache& c
     for (Side side : {Side::kKey, Side::kValue}) {
       const int width = side == Side::kKey ? layer.k_width : layer.v_width;
       if (cache.spec) {
-        const StatusOr<uint64_t> bytes = PackedBytes(*cache.spec, side, GetCodec(cache.spec->CodecFor(side, i, num_layers)), width, cells.cells);
-        if (!bytes.ok()) return bytes.status();
-        total += bytes.value() * static_cast<uint64_t>(layer.heads_kv * cells.streams);
+        for (int head = 0; head < layer.heads_kv; ++head) {
+          const Codec& codec = GetCodec(cache.spec->CodecFor(side, i, num_layers, head));
+          const StatusOr<uint64_t> bytes = PackedBytes(*cache.spec, side, codec, width, cells.cells);
+          if (!bytes.ok()) return bytes.status();
+          total += bytes.value() * static_cast<uint64_t>(cells.streams);
+        }
       } else {
         const StatusOr<uint64_t> bytes = StockRowBytes(cache.stock_type, int64_t{width} * layer.heads_kv);
         if (!bytes.ok()) return bytes.status();

@@ -83,7 +83,7 @@ Status Prepare(const CacheChoice& cache, AttentionShape shape, const AttentionDa
     for (const CodecId id : {spec->k, spec->v}) {
       if (Status status = CheckWidth(GetCodec(id), shape.head_width); !status.ok()) return status;
     }
-    candidate->num_layers = shape.num_layers = NumLayers(spec->BitsPerValue(shape.head_width, shape.head_width, 1 << 20) / 8, shape);
+    candidate->num_layers = shape.num_layers = NumLayers(spec->BitsPerValue(shape.head_width, shape.head_width, 1 << 20, shape.num_kv_heads) / 8, shape);
     StatusOr<std::unique_ptr<PackedAttention>> made = PackedAttention::Create(*spec, shape, data, kernels, team);
     if (!made.ok()) return made.status();
     candidate->packed = std::move(*made);

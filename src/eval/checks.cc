@@ -36,8 +36,8 @@ std::vector<CacheVerdict> Judge(const QualityReport& report, size_t reference) {
 
 std::vector<PolicyUse> PoliciesOf(const CacheQuality& cache) {
   // These say how values are stored, which the bytes and the divergences show.
-  constexpr std::array<const char*, 10> kFormats = {"k",        "v",         "scale",  "k_scale",     "v_scale",
-                                                    "boundary", "transform", "halves", "calibration", "shrink"};
+  constexpr std::array<const char*, 11> kFormats = {"k",         "v",      "scale",       "k_scale", "v_scale", "boundary",
+                                                    "transform", "halves", "calibration", "store",   "shrink"};
   std::vector<PolicyUse> policies;
   std::istringstream pieces(cache.cache.spec);
   for (std::string piece; std::getline(pieces, piece, ',');) {

@@ -12,9 +12,8 @@ namespace {
 
 constexpr uint16_t kMinusInfinity = 0xfc00;  // f16
 
-const Codec& MiddleCodec(const CacheSpec& spec, Side side) {
-  return GetCodec(spec.CodecFor(side, spec.boundary_layers, 2 * spec.boundary_layers + 1));
-}
+// A layer in the middle stands for all.
+LayerPlace MiddleLayer(const CacheSpec& spec) { return {spec.boundary_layers, 2 * spec.boundary_layers + 1}; }
 
 // Calls f(cell) for all cells, those of one group on one thread.
 template <class F>
@@ -48,7 +47,8 @@ AttentionData::AttentionData(const AttentionShape& shape, int64_t distinct_cells
 Status PackedAttention::Layer::Encode(const CacheSpec& spec, const StoreShape& shape, const AttentionData& data, const Kernels& kernels,
                                       ThreadTeam* team) {
   for (auto [side, store] : {std::pair{Side::kKey, &k}, std::pair{Side::kValue, &v}}) {
-    const Codec& codec = MiddleCodec(spec, side);
+    const LayerPlace place = MiddleLayer(spec);
+    const Codec& codec = GetCodec(spec.CodecFor(side, place.ordinal, place.num_layers));
     StatusOr<std::unique_ptr<GroupStore>> made = GroupStore::Create(codec, side, spec.ScaleFor(side, codec), shape);
     if (!made.ok()) return made.status();
     *store = std::move(*made);
@@ -62,12 +62,11 @@ Status PackedAttention::Layer::Encode(const CacheSpec& spec, const StoreShape& s
 
 Status PackedAttention::Layer::Stage(const CacheSpec& spec, const StoreShape& shape, const AttentionData& data, const Kernels& kernels,
                                      ThreadTeam* team) {
-  auto made = MakeLayer(spec, MiddleCodec(spec, Side::kKey), MiddleCodec(spec, Side::kValue), shape, shape, 0);
+  auto made = MakeLayer(spec, MiddleLayer(spec), shape, shape, 0);
   if (!made.ok()) return made.status();
   staged = std::move(*made);
   // Random rows need no calibration, and any matrix takes as long as another.
-  const std::vector<KeyTransform> rotation(static_cast<size_t>(shape.num_heads), HadamardTransform(shape.width));
-  for (SegmentStore* store : StoresWithBasis(staged.get())) store->SetTransforms(rotation);
+  SetBasis(staged.get(), std::vector<KeyTransform>(static_cast<size_t>(shape.num_heads), HadamardTransform(shape.width)));
   staged->AllowPacking();
   ForCells(shape.num_cells, team, [&](int64_t cell) {
     for (const auto& [side, row] : {std::pair{Side::kKey, data.K(cell)}, std::pair{Side::kValue, data.V(cell)}}) {
@@ -87,14 +86,14 @@ Status PackedAttention::Layer::Stage(const CacheSpec& spec, const StoreShape& sh
   return {};
 }
 
-size_t PackedAttention::Layer::Bytes(const CacheSpec& spec) const {
+size_t PackedAttention::Layer::Bytes(const CacheSpec& spec, const StoreShape& shape) const {
   double bytes = 0;
+  const LayerPlace place = MiddleLayer(spec);
   for (Side side : {Side::kKey, Side::kValue}) {
-    const StoreShape& shape = store(side).shape();
     const double values = static_cast<double>(shape.width) * shape.num_heads;
     const int64_t exact = staged != nullptr ? staged->Count().exact : 0;
-    bytes += values * (spec.BitsOf(side, store(side).codec(), shape.width) / 8 * static_cast<double>(shape.num_cells - exact) +
-                       sizeof(uint16_t) * static_cast<double>(exact));
+    const double bits = spec.BitsOfLayer(side, place.ordinal, place.num_layers, shape.width, shape.num_heads);
+    bytes += values * (bits / 8 * static_cast<double>(shape.num_cells - exact) + sizeof(uint16_t) * static_cast<double>(exact));
   }
   return static_cast<size_t>(bytes);
 }
@@ -136,7 +135,7 @@ StatusOr<std::unique_ptr<PackedAttention>> PackedAttention::Create(const CacheSp
       args.k = layer->k->View();
       args.v = layer->v->View();
     }
-    attention->cache_bytes_ = layer->Bytes(spec);
+    attention->cache_bytes_ = layer->Bytes(spec, store_shape);
     if (Status status = AttendPlan::Make(args, team->size(), &layer->plan); !status.ok()) return status;
     attention->layers_.push_back(std::move(layer));
   }

@@ -55,10 +55,7 @@ class PackedAttention {
 
     Status Encode(const CacheSpec& spec, const StoreShape& shape, const AttentionData& data, const Kernels& kernels, ThreadTeam* team);
     Status Stage(const CacheSpec& spec, const StoreShape& shape, const AttentionData& data, const Kernels& kernels, ThreadTeam* team);
-    const PackedStore& store(Side side) const {
-      return staged != nullptr ? staged->store(side) : side == Side::kKey ? static_cast<const PackedStore&>(*k) : *v;
-    }
-    size_t Bytes(const CacheSpec& spec) const;
+    size_t Bytes(const CacheSpec& spec, const StoreShape& shape) const;
   };
 
   const Kernels* kernels_ = nullptr;

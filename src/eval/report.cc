@@ -81,7 +81,7 @@ std::string ReportMarkdown(const EvalReport& report) {
       "(blocks of {} positions); 99 %: its tail; top-1: same most likely token; decode: one token at a time, teacher-forced; MiB: the\n"
       "cache at {} tokens; pp, tg: prompt and generation, tokens a second; RSS: peak of the process in MiB, weights included.\n\n",
       BlockLength(report.quality.floor.kld.positions), report.options.context_tokens);
-  text += DetailsMarkdown(report, names) + ChecksText(report);
+  text += DetailsMarkdown(report, names) + SensitivityText(report.sensitivity) + ChecksText(report);
   text +=
       fmt::format("Model {} ({}, weights {}).\nText {}: {} x {} tokens, {} positions; decode {}; prompts in micro-batches of {}.\n",
                   report.model, report.model_description, report.weights, report.text, report.quality.chunks, report.options.context_tokens,

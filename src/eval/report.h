@@ -10,6 +10,7 @@
 #include "eval/checks.h"
 #include "eval/measure.h"
 #include "eval/quality.h"
+#include "eval/sensitivity.h"
 
 namespace swivel {
 
@@ -25,6 +26,7 @@ struct EvalReport {
   std::vector<std::vector<Measurement>> speed_at;  // one a depth
   std::string reference;                           // the cache that the others are judged against
   std::vector<CacheVerdict> verdicts;              // one for each of quality.caches, by SetVerdicts
+  LayerSensitivity sensitivity;                    // empty when it was not asked for
   int depth = 0;
   int rounds = 0;
   std::string cpu, target, llama_build, command;
@@ -42,6 +44,8 @@ std::string ReportJson(const EvalReport& report);
 
 // The second table of ReportMarkdown: what the verdict is, the tails, where the worst token is. `names` are those of the first table.
 std::string DetailsMarkdown(const EvalReport& report, const std::vector<std::string>& names);
+// The layers that cost most, worst first; empty when that was not measured.
+std::string SensitivityText(const LayerSensitivity& sensitivity);
 // Warnings and policies, a line each.
 std::string ChecksText(const EvalReport& report);
 

@@ -11,6 +11,8 @@ namespace swivel {
 namespace {
 
 constexpr int kWidth = 700;
+// Where nothing but rounding is left.
+constexpr double kLeastSensitivity = 1e-8;
 
 std::string Shortened(const std::string& name) { return name.size() > 21 ? name.substr(0, 20) + "…" : name; }
 
@@ -84,6 +86,57 @@ std::string NeedleChart(const EvalReport& report) {
   const int height = static_cast<int>((kGridHeight + 62) * ((drawn + kColumns - 1) / kColumns)) + 10;
   return fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"Needles found, by depth and length\">\n{}</svg>\n", kWidth,
                      height, body);
+}
+
+std::string SensitivityChart(const LayerSensitivity& sensitivity) {
+  double low = 0, high = 0;
+  for (const auto* side : {&sensitivity.k, &sensitivity.v}) {
+    for (const std::optional<double>& kld : *side) {
+      if (!kld) continue;
+      const double value = std::max(*kld, kLeastSensitivity);
+      low = low == 0 ? value : std::min(low, value);
+      high = std::max(high, value);
+    }
+  }
+  if (high == 0) return "";
+  constexpr double kLeft = 30, kTop = 8, kRow = 30;
+  const double cell = (kWidth - kLeft - 4) / static_cast<double>(sensitivity.k.size());
+  std::string body;
+  for (const Side side : {Side::kKey, Side::kValue}) {
+    const bool keys = side == Side::kKey;
+    const double y = keys ? kTop : kTop + kRow + 4;
+    const std::vector<std::optional<double>>& row = keys ? sensitivity.k : sensitivity.v;
+    body += fmt::format("<text class=\"n\" x=\"{}\" y=\"{:.0f}\" text-anchor=\"end\">{}</text>\n", kLeft - 8, y + 20, keys ? "K" : "V");
+    for (size_t layer = 0; layer < row.size(); ++layer) {
+      // Shades of one colour by the logarithm: equal steps are equal factors. Nothing measured, no fill.
+      const double shade =
+          row[layer] && high > low ? std::log(std::max(*row[layer], kLeastSensitivity) / low) / std::log(high / low) : row[layer] ? 1 : 0;
+      body += fmt::format(
+          "<g><rect class=\"cell\" style=\"fill:var(--bad);fill-opacity:{:.3f}\" x=\"{:.1f}\" y=\"{:.0f}\" width=\"{:.1f}\" "
+          "height=\"{}\"/><title>layer {}, {}: {}</title></g>",
+          row[layer] ? 0.06 + 0.94 * shade : 0, kLeft + cell * static_cast<double>(layer), y, cell, kRow, layer, keys ? "keys" : "values",
+          row[layer] ? fmt::format("KLD {:.2g}", *row[layer]) : "not measured");
+    }
+    body += "\n";
+  }
+  const double below = kTop + 2 * kRow + 4;
+  const size_t step = sensitivity.k.size() > 40 ? 8 : 4;
+  for (size_t layer = 0; layer < sensitivity.k.size(); layer += step) {
+    body += fmt::format("<text class=\"t\" x=\"{:.1f}\" y=\"{:.0f}\" text-anchor=\"middle\">{}</text>",
+                        kLeft + cell * (static_cast<double>(layer) + 0.5), below + 16, layer);
+  }
+  // The scale.
+  constexpr int kSteps = 20;
+  for (int i = 0; i < kSteps; ++i) {
+    body += fmt::format("<rect style=\"fill:var(--bad);fill-opacity:{:.3f}\" x=\"{:.0f}\" y=\"{:.0f}\" width=\"8\" height=\"10\"/>",
+                        0.06 + 0.94 * i / (kSteps - 1), kLeft + 130 + 8 * i, below + 30);
+  }
+  body += fmt::format(
+      "<text class=\"t\" x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"end\">KLD {:.2g}</text><text class=\"t\" x=\"{:.0f}\" y=\"{:.0f}\">{:.2g}"
+      "</text>\n",
+      kLeft + 124, below + 39, low, kLeft + 130 + 8 * kSteps + 6, below + 39, high);
+  return fmt::format("<svg viewBox=\"0 0 {} {:.0f}\" role=\"img\" aria-label=\"KLD of each layer alone\">\n{}</svg>\n", kWidth, below + 48,
+                     body);
 }
 
 }  // namespace swivel

@@ -26,6 +26,8 @@ std::string HistogramChart(const EvalReport& report);
 std::string BarChart(const EvalReport& report, const std::string& unit, const std::function<std::optional<double>(size_t)>& value);
 // Found and lost needles by depth and length, a grid a cache.
 std::string NeedleChart(const EvalReport& report);
+// The KLD of one layer's keys or values alone, a row of cells each.
+std::string SensitivityChart(const LayerSensitivity& sensitivity);
 
 // Pieces of the above. Squares are llama.cpp's own caches; colours repeat after eight.
 int CacheColor(size_t cache);

@@ -1,7 +1,11 @@
 // The second table of an evaluation (verdicts, tails, greedy text) and the lines of its checks.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "eval/report.h"
@@ -87,6 +91,25 @@ std::string DetailsMarkdown(const EvalReport& report, const std::vector<std::str
              "the cache writes leaves that of f16, median (how many of the texts stayed the same to the end, {} tokens).\n\n",
              report.reference, report.options.trajectory_tokens) +
          TasksMarkdown(report, names);
+}
+
+std::string SensitivityText(const LayerSensitivity& sensitivity) {
+  if (sensitivity.kv.empty()) return "";
+  constexpr size_t kShown = 8;
+  std::vector<std::pair<double, std::string>> worst;
+  double sum = 0;
+  for (const auto& [side, row] : {std::pair('K', &sensitivity.k), std::pair('V', &sensitivity.v)}) {
+    for (size_t layer = 0; layer < row->size(); ++layer) {
+      const std::optional<double>& kld = (*row)[layer];
+      worst.emplace_back(kld.value_or(std::numeric_limits<double>::infinity()), fmt::format("{}{}", side, layer));
+      sum += kld.value_or(0);
+    }
+  }
+  std::sort(worst.begin(), worst.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::string text = fmt::format("{} in the keys or values of one layer alone, {} positions, the most costly of {} (sum of all {}):\n",
+                                 sensitivity.kv, sensitivity.positions, worst.size(), KldText(sum));
+  for (size_t i = 0; i < std::min(kShown, worst.size()); ++i) text += fmt::format("{}{} {}", i == 0 ? "" : ", ", worst[i].second, KldText(worst[i].first));
+  return text + ".\n\n";
 }
 
 std::string ChecksText(const EvalReport& report) {

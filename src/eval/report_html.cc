@@ -184,6 +184,12 @@ std::string ReportHtml(const EvalReport& report) {
   page += Figure("needles", "Needles", NeedleChart(report),
                  "Rows: lengths of the text; columns: how deep the sentence lies in it. Green: found, as with f16. ×: f16 finds it, this "
                  "cache does not.");
+  if (!report.sensitivity.kv.empty()) {
+    page += Figure("layers", "Which layers it costs in", SensitivityChart(report.sensitivity),
+                   fmt::format("{} in the keys (K) or the values (V) of one layer, f16 everywhere else; {} positions. Layers that stand out are "
+                               "those that boundary= and layer= of a spec can protect.",
+                               EscapeHtml(report.sensitivity.kv), report.sensitivity.positions));
+  }
   page += Figure("memory", "Memory of the cache when full", BarChart(report, "MiB", bytes), "K and V, everything counted.");
   page += Figure("peak", "Peak memory of the process", BarChart(report, "MiB", peak), "Weights included.");
   page += Figure("decode", "Generation", BarChart(report, "tokens/s", speed(&Measurement::decode_tps)),

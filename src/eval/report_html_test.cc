@@ -26,8 +26,8 @@ TEST(ReportHtml, StandsAlone) {
   }
   EXPECT_NE(page.find("prefers-color-scheme: dark"), std::string::npos);
   EXPECT_NE(page.find("&lt;b&gt;&amp;"), std::string::npos);  // the token that stood at the worst place
-  EXPECT_EQ(Count(page, "<figure"), 9u);
-  EXPECT_EQ(Count(page, "data-as=\"png\""), 9u);
+  EXPECT_EQ(Count(page, "<figure"), 10u);
+  EXPECT_EQ(Count(page, "data-as=\"png\""), 10u);
   for (const char* tag : {"section", "figure", "div", "table", "tr", "td", "svg", "article", "ul", "li"}) {
     const std::string open = std::string("<") + tag;
     EXPECT_EQ(Count(page, open + ">") + Count(page, open + " "), Count(page, std::string("</") + tag + ">")) << tag;
@@ -36,7 +36,7 @@ TEST(ReportHtml, StandsAlone) {
 
 TEST(ReportHtml, WhatWasNotMeasuredSaysSo) {
   const std::string page = ReportHtml(SampleReport(/*with_tasks=*/false, /*with_speed=*/false));
-  EXPECT_EQ(Count(page, "<figure"), 4u);  // rate, position, histogram, memory
+  EXPECT_EQ(Count(page, "<figure"), 5u);  // rate, position, histogram, layers, memory
   EXPECT_EQ(Count(page, "<p>Not measured.</p>"), 4u);
   EXPECT_NE(page.find("<code>--tasks all</code>"), std::string::npos);
   EXPECT_NE(page.find("Copying and needles: not measured"), std::string::npos);

@@ -148,6 +148,15 @@ Json ResultJson(const EvalReport& report, size_t index) {
   return json;
 }
 
+Json SensitivityJson(const LayerSensitivity& sensitivity) {
+  if (sensitivity.kv.empty()) return Json();
+  Json layers = Json::array();
+  for (size_t layer = 0; layer < sensitivity.k.size(); ++layer) {
+    layers.push_back({{"layer", layer}, {"k", OrNull(sensitivity.k[layer])}, {"v", OrNull(sensitivity.v[layer])}});
+  }
+  return {{"kv", sensitivity.kv}, {"positions", sensitivity.positions}, {"layers", layers}};
+}
+
 }  // namespace
 
 std::string ReportJson(const EvalReport& report) {
@@ -163,6 +172,7 @@ std::string ReportJson(const EvalReport& report) {
     json["results"].push_back(ResultJson(report, i));
   }
   json["reference"] = report.reference;
+  json["sensitivity"] = SensitivityJson(report.sensitivity);
   json["token_hash"] = report.quality.token_hash;
   json["runs"] = report.quality.caches.empty() ? std::vector<size_t>() : report.quality.caches[0].prefill.series.runs;
   json["score_from"] = report.options.first_scored();

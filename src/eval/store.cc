@@ -85,8 +85,9 @@ StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path, const Cond
   if (store->file_ == nullptr) return Status::Io(fmt::format("cannot write '{}': {}", path, std::strerror(errno)));
   if (whole == 0) {
     const std::string header = Dump({{kFormat, 1}, {"conditions", conditions}});
-    std::fwrite(header.data(), 1, header.size(), store->file_.get());
-    std::fflush(store->file_.get());
+    if (std::fwrite(header.data(), 1, header.size(), store->file_.get()) != header.size() || std::fflush(store->file_.get()) != 0) {
+      return Status::Io(fmt::format("cannot write '{}': {}", path, std::strerror(errno)));
+    }
   }
   return store;
 }

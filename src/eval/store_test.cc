@@ -1,8 +1,10 @@
 #include "eval/store.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -42,6 +44,36 @@ TEST_F(StoreFile, GivesBackWhatWasAdded) {
   EXPECT_EQ(ToSeries(*record).runs, std::vector<size_t>{3});
   EXPECT_EQ(record->numbers.at("bits"), 4.25);
   EXPECT_EQ((*store)->Find("swivel:k=turbo4", "chunk 1"), nullptr);
+}
+
+// A full disk, as a limit on the size of files.
+TEST_F(StoreFile, AFileThatCannotGrowIsAnErrorAndKeepsWhatItHas) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before;
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto limit_to = [&](rlim_t bytes) {
+    const rlimit limit = {bytes, before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  };
+  limit_to(10);
+  StatusOr<std::unique_ptr<Store>> store = Store::Open(path_, conditions_);
+  limit_to(before.rlim_cur);
+  ASSERT_FALSE(store.ok()) << "its first line does not fit";
+  EXPECT_NE(store.status().message().find("cannot write '" + path_ + "': File too large"), std::string::npos) << store.status().message();
+
+  std::filesystem::remove(path_);
+  store = Store::Open(path_, conditions_);
+  ASSERT_TRUE(store.ok());
+  ASSERT_TRUE((*store)->Add("base", "a", ToRecord(Series(4))).ok());
+  limit_to(std::filesystem::file_size(path_) + 5);
+  const Status status = (*store)->Add("base", "b", ToRecord(Series(4)));
+  limit_to(before.rlim_cur);
+  EXPECT_EQ(status.code(), StatusCode::kIo);
+  store->reset();
+  store = Store::Open(path_, conditions_);
+  ASSERT_TRUE(store.ok()) << store.status().message();
+  EXPECT_NE((*store)->Find("base", "a"), nullptr);
+  EXPECT_EQ((*store)->Find("base", "b"), nullptr);
 }
 
 TEST_F(StoreFile, RefusesOtherConditionsAndNamesThem) {

@@ -112,6 +112,12 @@ inline EvalReport SampleReport(bool with_tasks = true, bool with_speed = true) {
     }
   }
   SetVerdicts(&report);
+  report.sensitivity.kv = "turbo3";
+  report.sensitivity.positions = 1023;
+  for (int layer = 0; layer < 30; ++layer) {
+    report.sensitivity.k.emplace_back(0.002 * std::exp(-layer / 8.0));
+    report.sensitivity.v.emplace_back(layer == 17 ? std::nullopt : std::optional<double>(0.0003 * (1 + layer % 5)));
+  }
   return report;
 }
 

@@ -1,10 +1,12 @@
 #include "plugin/backend.h"
 
 #include <algorithm>
+#include <new>
 
 #include "ggml-cpu.h"
 #include "plugin/graph.h"
 #include "plugin/host.h"
+#include "plugin/log.h"
 
 namespace swivel::plugin {
 namespace {
@@ -66,7 +68,13 @@ void Free(ggml_backend_t backend) {
   delete backend;
 }
 
-ggml_status Compute(ggml_backend_t backend, ggml_cgraph* graph) { return Context(backend)->runner.Compute(graph); }
+// Hosts are C at this place: an exception would end them.
+ggml_status Compute(ggml_backend_t backend, ggml_cgraph* graph) try {
+  return Context(backend)->runner.Compute(graph);
+} catch (const std::bad_alloc&) {
+  Say("out of memory while a graph was prepared");
+  return GGML_STATUS_ALLOC_FAILED;
+}
 
 uint8_t guid[16] = {0x73, 0x77, 0x69, 0x76, 0x65, 0x6c, 0x2d, 0x6b, 0x76, 0x2d, 0x63, 0x61, 0x63, 0x68, 0x65, 0x01};
 

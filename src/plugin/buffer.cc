@@ -26,6 +26,9 @@ void TraceCall(const char* call, const ggml_tensor* tensor, size_t offset, size_
   Trace(std::string(call) + " of '" + tensor->name + "' " + (whole_rows ? "whole rows" : "parts of rows"));
 }
 
+// Parts of rows count as one.
+uint64_t RowsIn(const KvTensor& kv, size_t size) { return (size + kv.row_bytes() - 1) / kv.row_bytes(); }
+
 void Free(ggml_backend_buffer_t buffer) {
   caches().Remove(Context(buffer));
   delete Context(buffer);
@@ -33,11 +36,15 @@ void Free(ggml_backend_buffer_t buffer) {
 
 void* Base(ggml_backend_buffer_t buffer) { return Context(buffer)->memory.data(); }
 
-ggml_status InitTensor(ggml_backend_buffer_t, ggml_tensor* tensor) {
+ggml_status InitTensor(ggml_backend_buffer_t buffer, ggml_tensor* tensor) {
   // Registers roots as soon as they have an address, so that the layers of a context are all known before its first graph.
-  if (IsPackableRoot(tensor)) {
-    caches().Find(tensor);
-    CacheTensorPlaced();
+  if (!IsPackableRoot(tensor)) return GGML_STATUS_SUCCESS;
+  KvTensor* kv = caches().Find(tensor);
+  CacheTensorPlaced();
+  if (kv == nullptr || !kv->plain() || !Context(buffer)->sized_by_us) return GGML_STATUS_SUCCESS;
+  if (Status status = kv->Hold(StoreBytes(kv->buffer().spec, tensor)); !status.ok()) {
+    SayOnce(status.message() + "; the cache is not created", Event("refused"));
+    return GGML_STATUS_ALLOC_FAILED;
   }
   return GGML_STATUS_SUCCESS;
 }
@@ -58,6 +65,9 @@ void Set(ggml_backend_buffer_t buffer, ggml_tensor* tensor, const void* data, si
   size_t start = 0;
   if (KvTensor* kv = caches().Find(tensor, &start); kv != nullptr) {
     kv->Write(start + offset, data, size);
+    Counters& counters = kv->buffer().counters;
+    counters.rows_restored.fetch_add(RowsIn(*kv, size), std::memory_order_relaxed);
+    counters.restored_since_graph.fetch_add(RowsIn(*kv, size), std::memory_order_relaxed);
     return;
   }
   if (HasCacheName(tensor)) Context(buffer)->written_unknown = true;
@@ -69,6 +79,7 @@ void Get(ggml_backend_buffer_t, const ggml_tensor* tensor, void* data, size_t of
   size_t start = 0;
   if (KvTensor* kv = caches().Find(tensor, &start); kv != nullptr) {
     kv->Read(start + offset, data, size);
+    kv->buffer().counters.rows_read.fetch_add(RowsIn(*kv, size), std::memory_order_relaxed);
     return;
   }
   std::memcpy(data, Data(tensor) + offset, size);

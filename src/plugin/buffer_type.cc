@@ -81,7 +81,7 @@ void* slots[16];
 ggml_backend_buffer_type_t OurBufferType() { return reinterpret_cast<ggml_backend_buffer_type_t>(slots); }
 
 void InitBufferType(ggml_backend_dev_t device) {
-  const bool with_lists = host().api_version >= 3;
+  const bool with_lists = host().buffer_type_lists;
   size_t next = 0;
   const auto put = [&next](auto* pointer) { slots[next++] = reinterpret_cast<void*>(pointer); };
   put(Name);
@@ -94,6 +94,14 @@ void InitBufferType(ggml_backend_dev_t device) {
   put(IsHost);
   put(device);
   slots[next++] = nullptr;  // context
+}
+
+size_t StoreBytes(const CacheSpec& spec, const ggml_tensor* root) {
+  const size_t packed = PackedSize(spec, root);
+  if (!spec.Staged()) return packed;
+  const KvName name = *ParseKvRoot(root);
+  const size_t tiers = 1 + spec.DecayCodecs(GetCodec(name.side == Side::kKey ? spec.k : spec.v)).size();
+  return host().ggml_nbytes(root) + packed * tiers;  // exact rows, and the groups of each tier
 }
 
 void CacheTensorPlaced() { sized_cache = false; }

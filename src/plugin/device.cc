@@ -100,9 +100,15 @@ void RefuseWhatIsNotServed(const ggml_tensor* op) {
     if (Status status = caches().Learn(op); !status.ok()) Refuse(RefusedBy::kGraph, status.message());
     return;
   }
-  // Without flash attention V is stored transposed, one element a row, and the cache is read by matrix products.
+  // Without flash attention V is stored transposed, one element a row, and the cache is read by matrix products. A cache that was read by
+  // flash attention before has lost it: a host may switch it off while it plans. Where neither is the case, the model itself cannot use it
+  // (a bias on the logits, as T5 has): its cache stays f16, and the first graph says so.
   const bool transposed = id == host().op.set_rows && op->ne[0] == 1 && RootOf(op)->ne[0] > 1 && caches().Find(op) != nullptr;
-  const bool product = id == host().op.mul_mat && (caches().Find(op->src[0]) != nullptr || caches().Find(op->src[1]) != nullptr);
+  const auto was_learnt = [](const ggml_tensor* tensor) {
+    const KvTensor* kv = caches().Find(tensor);
+    return kv != nullptr && kv->width() != 0;
+  };
+  const bool product = id == host().op.mul_mat && (was_learnt(op->src[0]) || was_learnt(op->src[1]));
   if (transposed || product) {
     Refuse(RefusedBy::kGraph, "the compressed cache needs flash attention, which is off; use -fa auto (the default) or -fa on");
   }

@@ -41,8 +41,8 @@ bool DescribeAttention(const ggml_tensor* node, const KvTensor& k, size_t k_offs
   if (k.layer_cache() != nullptr) {
     k.layer_cache()->Describe(args);
   } else {
-    args->k = k.store()->View();
-    args->v = v.store()->View();
+    args->k = k.row_store()->View();
+    args->v = v.row_store()->View();
   }
   args->first_stream = static_cast<int>(k_offset / k.stream_bytes());
   args->num_streams = static_cast<int>(num_streams);

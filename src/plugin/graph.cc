@@ -62,7 +62,7 @@ void ComplainOnce(const ggml_tensor* node, const ggml_tensor* root) {
   KvBuffer* buffer = BufferOf(root);
   if (buffer == nullptr || buffer->complained.exchange(true)) return;
   Say(std::string(host().ggml_op_name(node->op)) + " reads '" + root->name + "' (" + host().ggml_type_name(root->type) +
-      "), which is not compressed: the plugin needs flash attention over an f16 cache named cache_k_l<layer>");
+      "), which is not compressed: the plugin needs flash attention, which some models cannot use (T5), over an f16 cache named cache_k_l<layer>");
 }
 
 }  // namespace
@@ -117,6 +117,7 @@ void GraphRunner::Inspect(ggml_cgraph* graph) {
     for (size_t j = before; j < tensors_.size(); ++j) all_stored = all_stored && !tensors_[j]->plain();
   }
   if (!all_stored) caches().CreateStores(tensors_);
+  caches().RecordRestored(tensors_);
 }
 
 void GraphRunner::Replace(ggml_cgraph* graph) {
@@ -164,6 +165,7 @@ bool GraphRunner::ReplaceSetRows(ggml_cgraph* graph, int index) {
   if (task.layer != nullptr) MarkRows(task, PositionsOf(graph, node));
   Substitute(graph, index, RunSetRows, &set_rows_.emplace_back(task));
   kv->buffer().counters.set_rows.fetch_add(1, std::memory_order_relaxed);
+  kv->buffer().counters.rows_written.fetch_add(static_cast<uint64_t>(node->src[0]->ne[1]), std::memory_order_relaxed);
   return true;
 }
 
@@ -216,13 +218,26 @@ void GraphRunner::CollectCounts() {
 }
 
 ggml_status GraphRunner::RunStaging(ggml_cgraph* graph) {
-  int64_t incoming = 0;
+  // Only layers whose keys this graph writes: there a batch begins. A host that computes node by node has graphs in between, in which the
+  // keys of a batch are new and its values are not, or neither has been attended to.
+  std::vector<KvTensor*> written;
+  int64_t incoming = 0, of_a_stream = 0;
   for (const int index : kv_nodes_) {
-    if (Is(graph->nodes[index], host().op.set_rows)) incoming = std::max(incoming, graph->nodes[index]->src[0]->ne[1]);
+    const ggml_tensor* node = graph->nodes[index];
+    if (!Is(node, host().op.set_rows)) continue;
+    size_t offset = 0;
+    KvTensor* keys = FindFast(node, &offset);
+    if (keys == nullptr || keys->side() != Side::kKey || keys->layer_cache() == nullptr) continue;
+    written.push_back(keys);
+    incoming = std::max(incoming, node->src[0]->ne[1]);
+    // All layers of a model write one batch.
+    SetRowsTask task;
+    if (of_a_stream == 0 && DescribeSetRows(node, keys, offset, &task)) of_a_stream = MostRowsOfAStream(task, keys->num_cells());
   }
+  if (of_a_stream == 0) of_a_stream = incoming;
   // A round packs what the one before has made a basis for, and decays what it has packed.
   for (int round = 0; round < 2 + kMaxTiers; ++round) {
-    staging_.Collect(tensors_, incoming);
+    staging_.Collect(written, incoming, of_a_stream);
     if (staging_.empty()) break;
     if (const ggml_status status = RunStagingRound(graph); status != GGML_STATUS_SUCCESS) return status;
   }

@@ -41,7 +41,7 @@ class GraphRunner {
   bool BindPlans();
   // What the attention nodes have counted goes to the counters of their caches.
   void CollectCounts();
-  // Packs what has left the exact window, as a graph of one node of its own, so that all threads take part.
+  // Packs what has left the exact window in layers that this graph writes to, as a graph of one node of its own, so that all threads take part.
   ggml_status RunStaging(ggml_cgraph* graph);
   ggml_status RunStagingRound(ggml_cgraph* graph);
   ggml_status RunRange(ggml_cgraph* graph, int begin, int end);

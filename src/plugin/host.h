@@ -3,7 +3,7 @@
 // Hosts differ in how they carry ggml: shared libraries in or out of the global scope, one Python extension that holds everything,
 // unversioned sonames. A plugin with an undefined ggml symbol loads only in some of them, so there is none: the functions are looked up
 // at run time in the object that called ggml_backend_init. Struct layouts and op numbers are probed, and a host that is not known is
-// refused before anything is registered.
+// refused before anything is registered (host_probe.h).
 #ifndef SWIVEL_PLUGIN_HOST_H_
 #define SWIVEL_PLUGIN_HOST_H_
 
@@ -23,6 +23,7 @@ namespace swivel::plugin {
   X(ggml_backend_dev_supports_op)      \
   X(ggml_backend_free)                 \
   X(ggml_backend_graph_compute)        \
+  X(ggml_backend_load)                 \
   X(ggml_backend_reg_by_name)          \
   X(ggml_backend_reg_get_proc_address) \
   X(ggml_fp32_to_fp16_row)             \
@@ -38,7 +39,9 @@ struct Host {
 #undef X
 
   ggml_backend_dev_t cpu = nullptr;  // the host's CPU device: it computes everything that is not ours
-  int api_version = 0;               // 2 or 3; decides the layout of ggml_backend_buffer_type_i
+  int api_version = 0;               // what our registry must say
+  bool buffer_type_lists = false;    // ggml_backend_buffer_type_i has alloc_buffer_n and get_alloc_size_n (API 3)
+  bool newer_than_known = false;     // another API number, whose tables are those of API 2 or 3 by probe
 
   // Op numbers of this host, found by name: they move between versions.
   struct {
@@ -61,6 +64,10 @@ struct Host {
 
 // Fills host() from the object that holds the address `caller`. Errors: kUnsupported with what is missing or unknown.
 Status BindHost(const void* caller);
+
+// kUnsupported when `caller` belongs to another ggml than the bound one: two can live in a process (two Python packages, say), but one copy
+// of the plugin serves one.
+Status CheckSameHost(const void* caller);
 
 // The bound host. Precondition: BindHost has succeeded.
 const Host& host();

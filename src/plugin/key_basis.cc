@@ -1,5 +1,8 @@
 #include "plugin/key_basis.h"
 
+#include <sys/stat.h>
+
+#include <cerrno>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -11,60 +14,101 @@
 namespace swivel::plugin {
 namespace {
 
-// Files stay read: each context of a process asks for each layer.
-StatusOr<std::shared_ptr<const Calibration>> ReadOnce(const std::string& path) {
+Status Prefixed(const Status& status, const std::string& path) { return Status(status.code(), path + ": " + status.message()); }
+
+// A file of store=, which must not be taken for one of calibration=, and the other way round: they are shrunk differently.
+Status CheckKind(const Calibration& calibration, const CacheSpec& spec) {
+  if (spec.store.empty()) {
+    if (!calibration.self) return {};
+    return Status::Invalid("was written by store=, not by swivel calibrate; use store= for it");
+  }
+  if (!calibration.self) return Status::Invalid("was not written by store=; it is left as it is. Name another file, or use calibration= for it");
+  if (calibration.group_means == spec.group_mean) return {};
+  return Status::Invalid(std::string("was written with group_mean=") + (calibration.group_means ? "on" : "off") +
+                         "; it is left as it is. Name another file");
+}
+
+Status CheckMappedModel(const Calibration& calibration, const CacheSpec& spec, const std::string& path) {
+  StatusOr<std::string> model = MappedModel();
+  if (!model.ok()) {
+    SayOnce(path + ": whether it was made for this model is not known: " + model.status().message());
+    return {};
+  }
+  StatusOr<uint64_t> fingerprint = ModelFingerprint(*model);
+  if (!fingerprint.ok()) return fingerprint.status();
+  if (spec.store.empty()) return CheckModel(calibration, path, *fingerprint);
+  if (calibration.fingerprint == *fingerprint) return {};
+  return Status::Invalid(path + ": was written with another model (" + calibration.description + "); it is left as it is. Name another file");
+}
+
+// Files stay read while they do not change: each context of a process asks for each layer. Null: store= names a file that does not exist yet,
+// or nobody knows whether it belongs to the model.
+StatusOr<std::shared_ptr<const Calibration>> ReadOnce(const CacheSpec& spec) {
   static std::mutex mutex;
   static auto* files = new std::map<std::string, std::shared_ptr<const Calibration>>;
+  const bool stored = !spec.store.empty();
+  const std::string& path = stored ? spec.store : spec.calibration;
+  struct stat info = {};
+  const bool there = stat(path.c_str(), &info) == 0;
+  if (stored && ((!there && errno == ENOENT) || !BasisKeeper::KnowsModel(path))) return std::shared_ptr<const Calibration>();
+  const std::string key = path + '\n' + std::to_string(info.st_size) + '.' + std::to_string(info.st_mtim.tv_sec) + '.' + std::to_string(info.st_mtim.tv_nsec) + (stored ? " store" : "");
   std::lock_guard lock(mutex);
-  if (const auto known = files->find(path); known != files->end()) return known->second;
+  if (const auto known = files->find(key); there && known != files->end()) return known->second;
   StatusOr<Calibration> read = ReadCalibration(path);
-  if (!read.ok()) return read.status();
-  StatusOr<std::string> model = MappedModel();
-  if (model.ok()) {
-    StatusOr<uint64_t> fingerprint = ModelFingerprint(*model);
-    if (!fingerprint.ok()) return fingerprint.status();
-    if (Status status = CheckModel(*read, path, *fingerprint); !status.ok()) return status;
-  } else {
-    SayOnce(path + ": whether it was made for this model is not known: " + model.status().message());
+  if (!read.ok()) {
+    return stored ? Status(read.status().code(), read.status().message() + "; store= leaves it as it is. Name another file") : read.status();
   }
+  if (Status status = CheckKind(*read, spec); !status.ok()) return Prefixed(status, path);
+  if (Status status = CheckMappedModel(*read, spec, path); !status.ok()) return status;
   auto file = std::make_shared<const Calibration>(std::move(*read));
-  (*files)[path] = file;
+  (*files)[key] = file;
   return file;
 }
 
 }  // namespace
 
 StatusOr<NamedMoments> FindMoments(const CacheSpec& spec, int layer, int num_heads, int width) {
-  if (spec.calibration == "self") return NamedMoments{};
-  StatusOr<std::shared_ptr<const Calibration>> file = ReadOnce(spec.calibration);
+  if (spec.calibration == "self" && spec.store.empty()) return NamedMoments{};
+  StatusOr<std::shared_ptr<const Calibration>> file = ReadOnce(spec);
   if (!file.ok()) return file.status();
+  if (*file == nullptr) return NamedMoments{};
+  const std::string& path = spec.store.empty() ? spec.calibration : spec.store;
   const LayerMoments* moments = (*file)->Find(layer);
-  if (moments == nullptr) return Status::Invalid(spec.calibration + " has no keys of layer " + std::to_string(layer) + ": it is for another model");
+  if (moments == nullptr) return Status::Invalid(path + " has no keys of layer " + std::to_string(layer) + ": it is for another model");
   if (moments->width != width || static_cast<int>(moments->heads.size()) != num_heads) {
-    return Status::Invalid(spec.calibration + " is for " + std::to_string(moments->heads.size()) + " heads of " + std::to_string(moments->width) +
+    return Status::Invalid(path + " is for " + std::to_string(moments->heads.size()) + " heads of " + std::to_string(moments->width) +
                            ", layer " + std::to_string(layer) + " has " + std::to_string(num_heads) + " of " + std::to_string(width));
   }
   return NamedMoments{moments, *file};
 }
 
-KeyBasis::KeyBasis(const CacheSpec& spec, LayerCache* cache, const LayerMoments* file, std::shared_ptr<const Calibration> owner)
-    : spec_(spec), cache_(cache), stores_(StoresWithBasis(cache)), file_(file), owner_(std::move(owner)) {
-  const int width = cache->store(Side::kKey).shape().width;
-  if (file_ == nullptr) self_.emplace(width, SelfCalibrationTokens(width));
+KeyBasis::KeyBasis(const CacheSpec& spec, int layer, LayerCache* cache, NamedMoments moments, std::shared_ptr<BasisKeeper> keeper)
+    : spec_(spec), layer_(layer), cache_(cache), named_(std::move(moments)), keeper_(std::move(keeper)) {
+  const int width = cache->width(Side::kKey);
+  if (named_.layer == nullptr) {
+    self_.emplace(width, SelfCalibrationTokens(width));
+    if (keeper_ != nullptr) keeper_->Expect(layer);
+  }
   transforms_.resize(static_cast<size_t>(num_heads()));
+  moments_.resize(transforms_.size());
   results_.resize(transforms_.size());
 }
 
-std::string KeyBasis::Source() const { return file_ != nullptr ? spec_.calibration : "the first " + std::to_string(self_->wanted()) + " tokens"; }
+std::string KeyBasis::Source() const {
+  if (named_.layer == nullptr) return "the first " + std::to_string(self_->wanted()) + " tokens";
+  return named_.file->self ? spec_.store + " (" + named_.file->description + ")" : spec_.calibration;
+}
 
 void KeyBasis::Make(int head) {
   const auto h = static_cast<size_t>(head);
   const auto make = [&]() -> Status {
-    StatusOr<HeadMoments> own = file_ != nullptr ? StatusOr<HeadMoments>(file_->heads[h]) : self_->Moments(*cache_, head, spec_.group_mean);
+    StatusOr<HeadMoments> own = named_.layer != nullptr ? StatusOr<HeadMoments>(named_.layer->heads[h]) : self_->Moments(*cache_, head, spec_.group_mean);
     if (!own.ok()) return own.status();
+    // What is kept makes the same basis in the next run.
+    if (keeper_ != nullptr && self_) *own = moments_[h] = AsInFile(std::move(*own));
     const TransformKind kind = spec_.transform == Transform::kFull ? TransformKind::kFull : TransformKind::kDiagonal;
-    const double shrink = spec_.shrink.value_or(file_ != nullptr ? kFileShrink : kSelfShrink);
-    StatusOr<KeyTransform> transform = MakeTransform(*own, kind, shrink, spec_.mean, stores_[0]->layout().count == 2);
+    const double shrink = spec_.shrink.value_or(named_.layer != nullptr && !named_.file->self ? kFileShrink : kSelfShrink);
+    StatusOr<KeyTransform> transform = MakeTransform(*own, kind, shrink, spec_.mean, BasisHasHalves(*cache_));
     if (!transform.ok()) return transform.status();
     transforms_[h] = std::move(*transform);
     return {};
@@ -78,16 +122,18 @@ Status KeyBasis::Install() {
   for (const Status& result : results_) {
     if (!result.ok()) return result;
   }
-  for (SegmentStore* store : stores_) store->SetTransforms(transforms_);
+  SetBasis(cache_, transforms_);
   cache_->AllowPacking();
+  if (keeper_ != nullptr && self_) keeper_->Add({layer_, cache_->width(Side::kKey), std::move(moments_)}, self_->wanted());
+  moments_.assign(transforms_.size(), {});
   return {};
 }
 
 void KeyBasis::Clear() {
-  if (file_ != nullptr) return;
+  if (named_.layer != nullptr) return;
   installed_ = false;
   self_->Clear();
-  for (SegmentStore* store : stores_) store->SetTransforms({});
+  SetBasis(cache_, {});
   cache_->ForbidPacking();
 }
 

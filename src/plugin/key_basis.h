@@ -1,4 +1,4 @@
-// Where a staged layer's keys get their basis from: a calibration file, or the context's own first tokens.
+// Where a staged layer's keys get their basis from: a calibration file, the context's own first tokens, or those of an earlier context.
 #ifndef SWIVEL_PLUGIN_KEY_BASIS_H_
 #define SWIVEL_PLUGIN_KEY_BASIS_H_
 
@@ -13,21 +13,28 @@
 #include "cache/spec.h"
 #include "calibrate/calibration_file.h"
 #include "calibrate/self_calibration.h"
+#include "plugin/basis_keeper.h"
 
 namespace swivel::plugin {
+
+// Moments that are there already, kept alive by `file`; null: self-calibration.
+struct NamedMoments {
+  const LayerMoments* layer = nullptr;
+  std::shared_ptr<const Calibration> file;
+};
 
 // Of one layer whose spec asks for a calibrated transform. Make may run on several threads, for different heads.
 class KeyBasis {
  public:
-  // `file`: moments to use, kept alive by `owner`; null: self-calibration.
-  KeyBasis(const CacheSpec& spec, LayerCache* cache, const LayerMoments* file, std::shared_ptr<const Calibration> owner);
+  // `layer`: the model's number. `keeper`: gets the moments of a self-calibration; may be null.
+  KeyBasis(const CacheSpec& spec, int layer, LayerCache* cache, NamedMoments moments, std::shared_ptr<BasisKeeper> keeper);
 
   // True when everything is there that Make needs and Install has not been called since.
-  bool ready() const { return !installed_ && (file_ != nullptr || self_->complete()); }
+  bool ready() const { return !installed_ && (named_.layer != nullptr || self_->complete()); }
   // What attention calls are to be added to; null when none are wanted (any more).
   SelfCalibration* capture() { return self_ && !installed_ && !self_->complete() ? &*self_ : nullptr; }
-  int num_heads() const { return cache_->store(Side::kKey).shape().num_heads; }
-  // "file …", "the first 128 tokens".
+  int num_heads() const { return cache_->num_heads(); }
+  // "m.swivel", "the first 128 tokens".
   std::string Source() const;
 
   void Make(int head);
@@ -38,22 +45,20 @@ class KeyBasis {
 
  private:
   CacheSpec spec_;
+  int layer_;
   LayerCache* cache_;
-  std::vector<SegmentStore*> stores_;  // of all tiers
-  const LayerMoments* file_;
-  std::shared_ptr<const Calibration> owner_;
+  NamedMoments named_;
+  std::shared_ptr<BasisKeeper> keeper_;
   std::optional<SelfCalibration> self_;
+  std::vector<HeadMoments> moments_;  // for the keeper
   std::vector<KeyTransform> transforms_;
   std::vector<Status> results_;
   bool installed_ = false;
 };
 
-// The moments that `spec` names for a layer of `num_heads` keys of `width`, or none for self-calibration. Errors: those of ReadCalibration;
-// kInvalidArgument for a file that does not fit the layer or was made for another model than the process has mapped.
-struct NamedMoments {
-  const LayerMoments* layer = nullptr;
-  std::shared_ptr<const Calibration> file;
-};
+// The moments that `spec` names (calibration=) or that an earlier context has kept (store=) for a layer of `num_heads` keys of `width`, or none for
+// self-calibration. Errors: those of ReadCalibration; kInvalidArgument for a file that does not fit the layer or the spec or was made for another
+// model than the process has mapped.
 StatusOr<NamedMoments> FindMoments(const CacheSpec& spec, int layer, int num_heads, int width);
 
 }  // namespace swivel::plugin

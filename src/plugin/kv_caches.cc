@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "cache/make_layer.h"
-
 #include "plugin/buffer_type.h"
 #include "plugin/host.h"
+#include "plugin/key_bias.h"
 #include "plugin/log.h"
 
 namespace swivel::plugin {
@@ -32,6 +32,38 @@ void KvCaches::Add(KvBuffer* buffer) {
 void KvCaches::Remove(KvBuffer* buffer) {
   std::lock_guard lock(mutex_);
   std::erase(buffers_, buffer);
+  EndBuffer(*buffer);
+}
+
+void KvCaches::EndBuffer(const KvBuffer& buffer) {
+  if (buffer.tensors.empty()) return;
+  Totals& totals = ended_[buffer.context];
+  totals.Add(Sum(buffer));
+  for (const KvBuffer* other : buffers_) {
+    if (other->context == buffer.context && !other->tensors.empty()) return;
+  }
+  // A context that was only planned (the memory-fit step) has nothing to tell.
+  if (totals.rows_written + totals.rows_restored > 0) Say(TotalsLine(buffer.context, totals), TotalsEvent(buffer.context, totals));
+  ended_.erase(buffer.context);
+}
+
+void KvCaches::SayTotalsAtExit() {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  while (!buffers_.empty()) {
+    const KvBuffer* last = buffers_.back();
+    buffers_.pop_back();
+    EndBuffer(*last);
+  }
+}
+
+void KvCaches::RecordRestored(std::span<KvTensor* const> tensors) {
+  for (const KvTensor* tensor : tensors) {
+    KvBuffer& buffer = tensor->buffer();
+    if (buffer.counters.restored_since_graph.load(std::memory_order_relaxed) == 0) continue;
+    const uint64_t rows = buffer.counters.restored_since_graph.exchange(0);
+    Record(Event("state_restored").Number("context", int64_t{buffer.context}).Number("rows", static_cast<int64_t>(rows)));
+  }
 }
 
 int KvCaches::NewContext() {
@@ -70,7 +102,7 @@ KvTensor* KvCaches::Find(const ggml_tensor* tensor, size_t* offset) {
   return known;
 }
 
-const Codec& KvCaches::CodecOf(const KvTensor& tensor) {
+LayerPlace KvCaches::PlaceOf(const KvTensor& tensor) {
   const KvBuffer& own = tensor.buffer();
   std::set<int> layers;
   for (const KvBuffer* buffer : buffers_) {
@@ -78,7 +110,7 @@ const Codec& KvCaches::CodecOf(const KvTensor& tensor) {
     for (const auto& entry : buffer->tensors) layers.insert(entry.second->layer());
   }
   const auto ordinal = std::distance(layers.begin(), layers.find(tensor.layer()));
-  return GetCodec(own.spec.CodecFor(tensor.side(), static_cast<int>(ordinal), static_cast<int>(layers.size())));
+  return {static_cast<int>(ordinal), static_cast<int>(layers.size())};
 }
 
 Status KvCaches::Learn(const ggml_tensor* attention) {
@@ -96,13 +128,19 @@ Status KvCaches::Learn(const ggml_tensor* attention) {
   for (const auto& [tensor, view] : {std::pair{k, k_view}, std::pair{v, v_view}}) {
     if (Status status = tensor->Learn(static_cast<int>(view->ne[0]), static_cast<int>(view->ne[2])); !status.ok()) return status;
     if (tensor->checked()) continue;
-    const Codec& codec = CodecOf(*tensor);
     tensor->SetPartner(tensor == k ? v : k);
-    if (Status status = CheckWidth(codec, tensor->width()); !status.ok()) {
-      return Status::Unsupported(status.message() + " (" + tensor->name() + "); choose another codec by SWIVEL_KV");
-    }
     const CacheSpec& spec = tensor->buffer().spec;
-    if (tensor == k && spec.Calibrated() && spec.PacksGroups(codec)) {
+    const LayerPlace place = PlaceOf(*tensor);
+    bool in_groups = false;
+    for (int head = 0; head < tensor->num_heads(); ++head) {
+      const Codec& codec = GetCodec(spec.CodecFor(tensor->side(), place.ordinal, place.num_layers, head));
+      if (Status status = CheckWidth(codec, tensor->width()); !status.ok()) {
+        return Status::Unsupported(status.message() + " (" + tensor->name() + "); choose another codec by SWIVEL_KV");
+      }
+      in_groups |= spec.PacksGroups(codec);
+      if (tensor == k) WarnOfKeyBias(spec, codec);
+    }
+    if (tensor == k && spec.Calibrated() && in_groups) {
       if (auto moments = FindMoments(spec, k->layer(), k->num_heads(), k->width()); !moments.ok()) return moments.status();
     }
     tensor->SetChecked();
@@ -110,24 +148,26 @@ Status KvCaches::Learn(const ggml_tensor* attention) {
   return {};
 }
 
-namespace {
+std::shared_ptr<BasisKeeper> KvCaches::KeeperOf(const KvBuffer& buffer) {
+  if (buffer.spec.store.empty()) return nullptr;
+  std::weak_ptr<BasisKeeper>& known = keepers_[buffer.context];
+  std::shared_ptr<BasisKeeper> keeper = known.lock();
+  if (keeper == nullptr) known = keeper = BasisKeeper::Create(buffer.spec.store, buffer.spec.group_mean);
+  return keeper;
+}
 
-// Gives a layer the basis of its keys where that needs no statistics, or says where it will come from.
-Status ChooseBasis(const CacheSpec& spec, LayerCache* layer, KvTensor* k) {
-  const std::vector<SegmentStore*> stores = StoresWithBasis(layer);
-  if (stores.empty() || !spec.Calibrated()) {
-    const std::vector<KeyTransform> rotation(static_cast<size_t>(k->num_heads()), HadamardTransform(k->width()));
-    for (SegmentStore* store : stores) store->SetTransforms(rotation);
+Status KvCaches::ChooseBasis(const CacheSpec& spec, LayerCache* layer, KvTensor* k) {
+  if (!TakesBasis(*layer) || !spec.Calibrated()) {
+    SetBasis(layer, std::vector<KeyTransform>(static_cast<size_t>(k->num_heads()), HadamardTransform(k->width())));
     layer->AllowPacking();
     return {};
   }
   StatusOr<NamedMoments> moments = FindMoments(spec, k->layer(), k->num_heads(), k->width());
   if (!moments.ok()) return moments.status();
-  k->SetBasis(std::make_unique<KeyBasis>(spec, layer, moments->layer, moments->file));
+  auto keeper = moments->layer == nullptr ? KeeperOf(k->buffer()) : nullptr;
+  k->SetBasis(std::make_unique<KeyBasis>(spec, k->layer(), layer, std::move(*moments), std::move(keeper)));
   return {};
 }
-
-}  // namespace
 
 void KvCaches::CreateStores(std::span<KvTensor* const> tensors) {
   std::lock_guard lock(mutex_);
@@ -157,17 +197,21 @@ size_t KvCaches::NominalBytes(const KvBuffer& own) const {
 
 Status KvCaches::CreateStore(KvTensor* tensor) {
   const CacheSpec& spec = tensor->buffer().spec;
+  tensor->Release();
   if (!spec.Staged()) {
-    const Codec& codec = CodecOf(*tensor);
+    const LayerPlace place = PlaceOf(*tensor);
+    const Codec& codec = GetCodec(spec.CodecFor(tensor->side(), place.ordinal, place.num_layers));
     return tensor->Pack(codec, spec.ScaleFor(tensor->side(), codec));
   }
   KvTensor* k = tensor->side() == Side::kKey ? tensor : tensor->partner();
   KvTensor* v = k->partner();
   if (!v->plain()) return Status::Internal("its partner " + v->name() + " is stored already");
+  v->Release();
+  k->Release();
   // A context's budget is dealt out to its layers as their rows are long.
   const double share = static_cast<double>(k->nominal_bytes() + v->nominal_bytes()) / static_cast<double>(NominalBytes(tensor->buffer()));
   const auto budget = static_cast<size_t>(static_cast<double>(spec.budget_bytes) * share);
-  auto layer = MakeLayer(spec, CodecOf(*k), CodecOf(*v), k->shape(), v->shape(), budget);
+  auto layer = MakeLayer(spec, PlaceOf(*k), k->shape(), v->shape(), budget);
   if (!layer.ok()) return layer.status();
   std::shared_ptr<LayerCache> shared = std::move(*layer);
   if (Status status = ChooseBasis(spec, shared.get(), k); !status.ok()) return status;
@@ -196,7 +240,7 @@ void KvCaches::CreateStoresOfContext(int context) {
       }
       tensor.SetSaid();
       ++created;
-      packed_bytes += tensor.store()->CapacityBytes();
+      packed_bytes += tensor.PackedCapacityBytes();
       f16_bytes += tensor.nominal_bytes();
     }
   }
@@ -206,7 +250,10 @@ void KvCaches::CreateStoresOfContext(int context) {
   std::snprintf(line, sizeof(line), "KV cache %d tensors, %s, %.2f bits per value, %.1f MiB where f16 takes %.1f MiB", created,
                 spec.c_str(), 16.0 * static_cast<double>(packed_bytes) / static_cast<double>(f16_bytes),
                 static_cast<double>(packed_bytes) / 1048576.0, static_cast<double>(f16_bytes) / 1048576.0);
-  Say(line);
+  Event event("cache_created");
+  event.Number("context", int64_t{context}).Number("tensors", int64_t{created}).Text("kv", spec);
+  event.Number("packed_bytes", static_cast<int64_t>(packed_bytes)).Number("f16_bytes", static_cast<int64_t>(f16_bytes));
+  Say(line, event);
 }
 
 bool KvCaches::CopyRows(KvTensor* from, size_t from_offset, KvTensor* to, size_t to_offset, size_t size) {
@@ -221,7 +268,8 @@ bool KvCaches::CopyRows(KvTensor* from, size_t from_offset, KvTensor* to, size_t
   if (from->layer_cache() != nullptr) return from == to && from->layer_cache()->CopyCells(from->side(), from_cell, to_cell, count);
   const GroupStore* source = from->row_store();
   GroupStore* target = to->row_store();
-  if (target == nullptr || &source->codec() != &target->codec() || source->side() != target->side() || source->shape() != target->shape()) return false;
+  if (target == nullptr || &source->codec() != &target->codec() || source->side() != target->side() || source->shape() != target->shape())
+    return false;
   return target->CopyCells(*source, from_cell, to_cell, count);
 }
 

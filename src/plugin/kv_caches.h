@@ -15,9 +15,11 @@
 #include <vector>
 
 #include "base/lazy_memory.h"
+#include "cache/make_layer.h"
 #include "cache/spec.h"
 #include "ggml-backend-impl.h"
 #include "plugin/kv_tensor.h"
+#include "plugin/report.h"
 
 namespace swivel::plugin {
 
@@ -25,6 +27,9 @@ struct Counters {
   std::atomic<uint64_t> set_rows{0};
   std::atomic<uint64_t> flash_attention{0};
   std::atomic<uint64_t> shadow{0};
+  // Rows of K and V: by the model, and by the host's set_tensor and get_tensor (states, copies through f16).
+  std::atomic<uint64_t> rows_written{0}, rows_restored{0}, rows_read{0};
+  std::atomic<uint64_t> restored_since_graph{0};  // not yet an event
   std::atomic<uint64_t> v_rows{0}, sparse_v_rows{0};  // AttendPlan::ValueRows, SkippedValueRows; with sparse_v only
 };
 
@@ -46,7 +51,10 @@ struct KvBuffer {
 class KvCaches {
  public:
   void Add(KvBuffer* buffer);
+  // Says the totals of a context with its last buffer.
   void Remove(KvBuffer* buffer);
+  // The same for what is still alive when the process exits. Skipped where a lock is held then: that must not hang the exit.
+  void SayTotalsAtExit();
 
   // A number for the buffers of a new context.
   int NewContext();
@@ -68,22 +76,32 @@ class KvCaches {
 
   void Clear(KvBuffer* buffer, uint8_t byte);
 
+  // Records that rows of these tensors' buffers were restored since the last graph.
+  void RecordRestored(std::span<KvTensor* const> tensors);
+
   // JSON text about every live cache; see docs/plugin.md.
   std::string Report();
 
  private:
   KvTensor* Register(KvBuffer* buffer, const ggml_tensor* root);
-  // The codec of a tensor; layers are counted over the KV tensors of its context.
-  const Codec& CodecOf(const KvTensor& tensor);
+  // Layers are counted over the KV tensors of a context.
+  LayerPlace PlaceOf(const KvTensor& tensor);
+  // Gives a layer the basis of its keys where that needs no statistics, or says where it will come from.
+  Status ChooseBasis(const CacheSpec& spec, LayerCache* layer, KvTensor* k);
+  // Of a context whose spec has store=, else null.
+  std::shared_ptr<BasisKeeper> KeeperOf(const KvBuffer& buffer);
   void CreateStoresOfContext(int context);
   // f16 bytes of all KV tensors of a buffer's context.
   size_t NominalBytes(const KvBuffer& own) const;
   // Of a plain, learnt tensor; staged caches: of its partner too.
   Status CreateStore(KvTensor* tensor);
+  void EndBuffer(const KvBuffer& buffer);
 
   std::mutex mutex_;
   std::vector<KvBuffer*> buffers_;
+  std::map<int, Totals> ended_;  // of buffers that are gone, while others of their context live
   int last_context_ = 0;
+  std::map<int, std::weak_ptr<BasisKeeper>> keepers_;  // of contexts
 };
 
 // The process's caches. Never destroyed: a host may free its buffers while the process exits.

@@ -44,6 +44,13 @@ Status KvTensor::Learn(int width, int num_heads) {
   return {};
 }
 
+Status KvTensor::Hold(size_t bytes) {
+  auto memory = LazyMemory::Reserve(bytes);
+  if (!memory.ok()) return Status::OutOfMemory(name_ + ": " + memory.status().message());
+  held_ = std::move(*memory);
+  return {};
+}
+
 Status KvTensor::Pack(const Codec& codec, ScaleMode mode) {
   auto store = GroupStore::Create(codec, kv_.side, mode, shape());
   if (!store.ok()) return store.status();
@@ -101,7 +108,8 @@ void KvTensor::WriteRow(int64_t cell, const uint16_t* row, int64_t place, int64_
     return row_store_->EncodeCell(kernels(), cell, floats_.data());
   }
   std::memcpy(layer_cache_->Row(kv_.side, cell), row, row_bytes());
-  // A restored state brings no positions, but its first rows are a sequence's first tokens; a row that is changed in place stays what it is.
+  // A restored state brings no positions, but its first rows are a sequence's first tokens; a row that is changed in place stays what it
+  // is.
   const bool known = layer_cache_->IsWritten(kv_.side, cell);
   const int64_t position = known ? LayerCache::kKeepPin : count > kGroupTokens ? place : LayerCache::kNoPosition;
   layer_cache_->MarkWritten(kv_.side, cell, position);

@@ -1,8 +1,8 @@
 // One KV tensor of the host: what it looks like to the host (an f16 tensor) and where its rows really are.
 //
 // Three states. *Plain*: the rows are f16 in an image of the tensor's nominal size; so every tensor starts, because the head width is known
-// only when the first attention over it is seen. *Packed*: each row is encoded into a GroupStore as it is written. *Staged*: the rows of K and
-// V of a layer live in a LayerCache, which packs them later. In the last two the host's memory is not touched. Leaving the plain state
+// only when the first attention over it is seen. *Packed*: each row is encoded into a GroupStore as it is written. *Staged*: the rows of K
+// and V of a layer live in a LayerCache, which packs them later. In the last two the host's memory is not touched. Leaving the plain state
 // imports what was written before.
 //
 // Threads: a tensor belongs to one context; the caches' lock (kv_caches.h) orders the creation of the store before its use elsewhere.
@@ -58,6 +58,10 @@ class KvTensor {
   void SetSaid() { said_ = true; }
 
   StoreShape shape() const { return {width_, num_heads_, num_cells_, num_streams_}; }
+  // Keeps address space back for the stores that the first graph creates: what cannot be had must be known while the host can still be told
+  // so cleanly. Errors: kOutOfMemory. Creating a store begins with Release.
+  Status Hold(size_t bytes);
+  void Release() { held_ = LazyMemory(); }
   // Plain to packed. Errors: those of GroupStore::Create. Precondition: learnt and plain.
   Status Pack(const Codec& codec, ScaleMode mode);
   // Plain to staged. Precondition: learnt and plain, `layer` has this tensor's shape.
@@ -68,8 +72,9 @@ class KvTensor {
   bool plain() const { return row_store_ == nullptr && layer_cache_ == nullptr; }
   GroupStore* row_store() const { return row_store_.get(); }      // of a packed tensor, else null
   LayerCache* layer_cache() const { return layer_cache_.get(); }  // of a staged tensor, else null
-  // What packed rows are in; null while plain.
-  const PackedStore* store() const { return layer_cache_ != nullptr ? &layer_cache_->store(kv_.side) : row_store_.get(); }
+  // What packed rows take when all are packed, and occupy now (exact rows not counted). Precondition: not plain.
+  size_t PackedCapacityBytes() const { return layer_cache_ != nullptr ? layer_cache_->CapacityBytes(kv_.side) : row_store_->CapacityBytes(); }
+  size_t PackedResidentBytes() const { return layer_cache_ != nullptr ? layer_cache_->ResidentBytes(kv_.side) : row_store_->ResidentBytes(); }
 
   // The other side of a layer, as the first attention over both tells.
   KvTensor* partner() const { return partner_; }
@@ -107,7 +112,7 @@ class KvTensor {
   std::unique_ptr<GroupStore> row_store_;
   std::shared_ptr<LayerCache> layer_cache_;
   std::unique_ptr<KeyBasis> basis_;
-  LazyMemory image_;
+  LazyMemory image_, held_;
   bool written_ = false;  // the plain image may hold rows
   mutable std::vector<float> floats_;
 };

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include "base/version.h"
 
@@ -24,13 +25,27 @@ void Write(const std::string& line) { std::fputs((line + "\n").c_str(), stderr);
 
 }  // namespace
 
-void Say(const std::string& text) { Write("swivel: " + text); }
-
-void SayOnce(const std::string& text) {
-  if (FirstTime(text)) Say(text);
+void Say(const std::string& text, Event event) {
+  Write("swivel: " + text);
+  Record(event.Text("text", text));
 }
 
-void SayLoaded(const std::string& text) { Write("swivel " SWIVEL_VERSION ": " + text); }
+void SayOnce(const std::string& text, Event event) {
+  if (FirstTime(text)) Say(text, std::move(event));
+}
+
+void SayFirst(const std::string& text, Event event) {
+  if (FirstTime(text)) {
+    Say(text, std::move(event));
+  } else {
+    Record(event.Text("text", text));
+  }
+}
+
+void SayLoaded(const std::string& text, Event event) {
+  Write("swivel " SWIVEL_VERSION ": " + text);
+  Record(event.Text("version", SWIVEL_VERSION));
+}
 
 void SetTrace(bool on) { trace_on.store(on, std::memory_order_relaxed); }
 bool TraceOn() { return trace_on.load(std::memory_order_relaxed); }

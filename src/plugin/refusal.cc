@@ -18,7 +18,7 @@ thread_local Pending pending;
 }  // namespace
 
 void Refuse(RefusedBy by, const std::string& reason) {
-  if (pending.said.insert(reason).second) Say(reason);
+  if (pending.said.insert(reason).second) Say(reason, Event("refused"));
   pending.active = true;
   pending.by = by;
 }

@@ -1,7 +1,7 @@
 // The entry point that a ggml host looks for, and the functions that we offer by name.
 #include <algorithm>
-#include <cstring>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -10,13 +10,14 @@
 #include "plugin/host.h"
 #include "plugin/kv_caches.h"
 #include "plugin/log.h"
+#include "plugin/next_backend.h"
 #include "plugin/settings.h"
 
 namespace swivel::plugin {
 namespace {
 
 ggml_backend_reg registry;
-bool registered = false;
+bool registered = false;  // a host has been given the registry
 
 const char* Name(ggml_backend_reg_t) { return "SWIVEL"; }
 size_t DeviceCount(ggml_backend_reg_t) { return 1; }
@@ -35,7 +36,7 @@ const char* SetKv(const char* spec) {
 // "swivel_report": JSON about the live caches, written like snprintf: the whole length is returned, at most `capacity` bytes are
 // written, the last of them 0.
 size_t WriteReport(char* out, size_t capacity) {
-  const std::string text = caches().Report();
+  const std::string text = registered ? caches().Report() : "{\"loaded\":false}";
   if (out != nullptr && capacity > 0) {
     const size_t length = std::min(text.size(), capacity - 1);
     std::memcpy(out, text.data(), length);
@@ -54,6 +55,7 @@ void* ProcAddress(ggml_backend_reg_t, const char* name) {
 }
 
 Status Load(const void* caller) {
+  if (Status status = ReadLogVariable(); !status.ok()) return status;
   if (Status status = BindHost(caller); !status.ok()) return status;
   if (host().ggml_backend_reg_by_name("SWIVEL") != nullptr) return Status::Unsupported("another copy of the plugin is loaded already");
   if (Status status = ReadEnvironment(); !status.ok()) return status;
@@ -63,19 +65,30 @@ Status Load(const void* caller) {
   return {};
 }
 
+void Announce() {
+  const std::string spec = CurrentSpec().ToString(), kernels_name = TargetName(kernels().target), version = host().ggml_version();
+  std::string text = "loaded into ggml " + version + " (backend API " + std::to_string(host().api_version) + "), kernels " + kernels_name +
+                     ", kv " + spec + (std::getenv("SWIVEL_KV") == nullptr ? " (the default: SWIVEL_KV is not set)" : "");
+  if (host().newer_than_known)
+    text += "; this API is newer than the plugin, its tables are those of API " + std::string(host().buffer_type_lists ? "3" : "2");
+  SayLoaded(
+      text,
+      Event("loaded").Text("ggml", version).Number("api", int64_t{host().api_version}).Text("kernels", kernels_name).Text("kv", spec));
+}
+
 }  // namespace
 
 // `caller` is an address in the host, which finds its ggml. A host calls this once for every load of the file, with the same answer.
 ggml_backend_reg_t Init(const void* caller) {
-  if (registered) return &registry;
-  if (Status status = Load(caller); !status.ok()) {
-    Say("not loaded: " + status.message());
+  if (Status status = registered ? CheckSameHost(caller) : Load(caller); !status.ok()) {
+    Say("not loaded: " + status.message(), Event("refused"));
     return nullptr;
   }
+  if (registered) return &registry;
   registered = true;
-  SayLoaded("loaded into ggml " + std::string(host().ggml_version()) + " (backend API " + std::to_string(host().api_version) +
-            "), kernels " + TargetName(kernels().target) + ", kv " + CurrentSpec().ToString() +
-            (std::getenv("SWIVEL_KV") == nullptr ? " (the default: SWIVEL_KV is not set)" : ""));
+  Announce();
+  std::atexit([] { caches().SayTotalsAtExit(); });
+  LoadNext();
   return &registry;
 }
 
@@ -83,4 +96,9 @@ ggml_backend_reg_t Init(const void* caller) {
 
 extern "C" __attribute__((visibility("default"))) ggml_backend_reg_t ggml_backend_init(void) {
   return swivel::plugin::Init(__builtin_return_address(0));
+}
+
+// The functions that hosts get by name, for programs that have the plugin's handle but no ggml (ctypes, a debugger).
+extern "C" __attribute__((visibility("default"))) size_t swivel_report(char* out, size_t capacity) {
+  return swivel::plugin::WriteReport(out, capacity);
 }

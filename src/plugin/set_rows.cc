@@ -1,6 +1,8 @@
 #include "plugin/set_rows.h"
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "plugin/host.h"
 #include "plugin/settings.h"
@@ -58,6 +60,15 @@ bool DescribeSetRows(const ggml_tensor* set_rows, KvTensor* tensor, size_t offse
   task->first_cell = static_cast<int64_t>(offset / tensor->row_bytes());
   task->total_cells = tensor->total_cells();
   return true;
+}
+
+int64_t MostRowsOfAStream(const SetRowsTask& task, int64_t num_cells) {
+  std::vector<int64_t> rows(static_cast<size_t>(task.total_cells / num_cells));
+  for (int64_t i = 0; i < task.num_rows; ++i) {
+    const int64_t cell = CellOf(task, i);
+    if (cell >= 0 && cell < task.total_cells) ++rows[static_cast<size_t>(cell / num_cells)];
+  }
+  return *std::max_element(rows.begin(), rows.end());
 }
 
 void MarkRows(const SetRowsTask& task, const int32_t* positions) {

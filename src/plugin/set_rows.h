@@ -29,6 +29,9 @@ struct SetRowsTask {
 // here (the shadow path then is). Precondition: `tensor` is not plain.
 bool DescribeSetRows(const ggml_tensor* set_rows, KvTensor* tensor, size_t offset, SetRowsTask* task);
 
+// How many of the rows go to the stream (of `num_cells` cells) that gets most of them.
+int64_t MostRowsOfAStream(const SetRowsTask& task, int64_t num_cells);
+
 // Tells the layer of a staged tensor which cells the node is going to write; to be called before it runs. `positions`: of the rows' tokens,
 // or null.
 void MarkRows(const SetRowsTask& task, const int32_t* positions);

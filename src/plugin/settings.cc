@@ -1,8 +1,8 @@
 #include "plugin/settings.h"
 
 #include <cstdlib>
-#include <cstring>
 #include <mutex>
+#include <string_view>
 
 #include "plugin/log.h"
 
@@ -15,6 +15,15 @@ const Kernels* chosen_kernels = nullptr;
 
 }  // namespace
 
+Status ReadLogVariable() {
+  const char* variable = std::getenv("SWIVEL_LOG");
+  const std::string_view log = variable != nullptr ? variable : "";
+  if (log.empty() || log == "0") return {};
+  if (log != "1" && log != "stderr") return OpenEventLog(std::string(log));
+  SetTrace(true);
+  return {};
+}
+
 Status ReadEnvironment() {
   const char* spec = std::getenv("SWIVEL_KV");
   if (spec == nullptr || *spec == '\0') spec = kDefaultSpec;
@@ -22,8 +31,6 @@ Status ReadEnvironment() {
   auto target = ChooseTarget();
   if (!target.ok()) return target.status();
   chosen_kernels = &KernelsFor(target.value());
-  const char* log = std::getenv("SWIVEL_LOG");
-  SetTrace(log != nullptr && std::strcmp(log, "0") != 0 && *log != '\0');
   return {};
 }
 

@@ -10,7 +10,10 @@
 
 namespace swivel::plugin {
 
-// SWIVEL_KV (default: kDefaultSpec), SWIVEL_TARGET, SWIVEL_LOG. Errors: those of ParseSpec and ChooseTarget.
+// SWIVEL_LOG, the first that is read, so that everything after it is recorded: unset, empty or 0: off; 1 or stderr: the list of operations;
+// anything else names the file of events. Errors: kIo, a file that cannot be written.
+Status ReadLogVariable();
+// SWIVEL_KV (default: kDefaultSpec) and SWIVEL_TARGET. Errors: those of ParseSpec and ChooseTarget.
 Status ReadEnvironment();
 
 // The spec that the next cache gets. Thread safe.

@@ -2,12 +2,13 @@
 
 #include <utility>
 
+#include "plugin/kv_caches.h"
 #include "plugin/log.h"
 #include "plugin/settings.h"
 
 namespace swivel::plugin {
 
-void StagingRound::Collect(std::span<KvTensor* const> tensors, int64_t incoming) {
+void StagingRound::Collect(std::span<KvTensor* const> tensors, int64_t incoming, int64_t of_a_stream) {
   layers_.clear();
   tasks_.clear();
   next_ = 0;
@@ -22,7 +23,7 @@ void StagingRound::Collect(std::span<KvTensor* const> tensors, int64_t incoming)
     for (const Layer& layer : layers_) known |= layer.keys == keys;
     if (known) continue;
     Layer layer = {keys, keys->basis() != nullptr && keys->basis()->ready(), {}};
-    if (!layer.makes_basis) layer.jobs = cache->CollectReady(incoming);
+    if (!layer.makes_basis) layer.jobs = cache->CollectReady(incoming, of_a_stream);
     if (cache->over_budget()) SayOnce("the cache does not fit its budget although all old groups have the fewest bits");
     const size_t parts = layer.makes_basis ? static_cast<size_t>(keys->num_heads()) : layer.jobs.size();
     if (parts == 0) continue;
@@ -44,15 +45,22 @@ void StagingRound::RunShare() {
 
 bool StagingRound::Commit() {
   if (next_ < tasks_.size()) return false;
+  int frozen = 0;
+  const KvTensor* keys = nullptr;  // of the last layer that got its basis
   for (Layer& layer : layers_) {
     if (!layer.makes_basis) {
       layer.keys->layer_cache()->Commit(layer.jobs);
     } else if (Status status = layer.keys->basis()->Install(); !status.ok()) {
       Say(layer.keys->name() + " stays exact: " + status.message());
     } else {
-      SayOnce("keys are packed in a basis made from " + layer.keys->basis()->Source());
+      ++frozen;
+      keys = layer.keys;
     }
   }
+  if (frozen == 0) return true;
+  const std::string source = keys->basis()->Source();
+  SayFirst("keys are packed in a basis made from " + source,
+           Event("basis_frozen").Number("context", int64_t{keys->buffer().context}).Number("layers", int64_t{frozen}));
   return true;
 }
 

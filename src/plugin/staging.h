@@ -17,8 +17,8 @@ namespace swivel::plugin {
 // RunShare by all.
 class StagingRound {
  public:
-  // `incoming`: tokens that the graph is going to write.
-  void Collect(std::span<KvTensor* const> tensors, int64_t incoming);
+  // `tensors`: staged or not, of either side. `incoming`: tokens that the graph is going to write, to one stream at most `of_a_stream`.
+  void Collect(std::span<KvTensor* const> tensors, int64_t incoming, int64_t of_a_stream);
   bool empty() const { return tasks_.empty(); }
   void RunShare();
   // False: not everything was run, and nothing is changed.

@@ -476,7 +476,7 @@ TuneCost CostOf(const CacheSpec& spec, const std::vector<TuneLayer>& layers) {
       const int width = side == Side::kKey ? layer.k_width : layer.v_width;
       const double count = static_cast<double>(groups * kGroupTokens) * layer.heads_kv * width;
       if (width == 0) continue;
-      packed_bits += count * spec.BitsOf(side, GetCodec(spec.CodecFor(side, i, num_layers)), width);
+      packed_bits += count * spec.BitsOfLayer(side, i, num_layers, width, layer.heads_kv);
       values += count;
       if (spec.Staged()) {
         const int64_t exact = std::min<int64_t>(layer.cells, spec.sinks + spec.window + kGroupTokens);

@@ -133,5 +133,20 @@ class GoesOnAfterAKill(WithModel):
         self.assertIn("--ubatch is 128 there and 64 now", out.stderr)
 
 
+class Sensitivity(WithModel):
+    def test_layers_alone_cost_less_than_all_together(self):
+        report = self.evaluate("layers.json", "--kv", "turbo2", "--sensitivity", "turbo2", "--decode-tokens", "0", "--greedy", "0", chunks=1,
+                               context=64)
+        whole = next(row for row in report["results"] if row["kv"] == "turbo2")["kld"]["mean"]
+        layers = report["sensitivity"]["layers"]
+        self.assertEqual([layer["layer"] for layer in layers], list(range(30)))
+        for layer in layers:
+            for side in "kv":
+                self.assertGreater(layer[side], 1e-5)
+                self.assertLess(layer[side], whole)
+        # The keys of a 2-bit rotation cost more than the values.
+        self.assertGreater(sum(layer["k"] for layer in layers), sum(layer["v"] for layer in layers))
+
+
 if __name__ == "__main__":
     unittest.main()

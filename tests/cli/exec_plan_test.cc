@@ -71,6 +71,15 @@ TEST(ExecPlan, SpellingsOfTheOptions) {
   }
 }
 
+TEST(ExecPlan, ABackendInThePathIsChained) {
+  const auto plan = Plan({"llama-cli"}, {{"GGML_BACKEND_PATH", "/other.so"}});
+  EXPECT_EQ(Variable(Only(plan), "GGML_BACKEND_PATH"), kPlugin);
+  EXPECT_EQ(Variable(Only(plan), "SWIVEL_NEXT"), "/other.so");
+  ASSERT_EQ(plan.value().notes.size(), 1u);
+  EXPECT_NE(plan.value().notes[0].find("/other.so"), std::string::npos);
+  EXPECT_EQ(Variable(Only(Plan({"llama-cli"}, {{"GGML_BACKEND_PATH", kPlugin}})), "SWIVEL_NEXT"), "(not set)");
+}
+
 TEST(ExecPlan, OptionsInFrontAreOurs) {
   ExpectError(Plan({"-ctk", "turbo3", "llama-cli"}), {"-ctk: not an option of `swivel exec`"});
   ExpectError(Plan({}), {"which program?"});
@@ -141,7 +150,8 @@ TEST(ExecPlan, NothingIsBypassedInSilence) {
 }
 
 TEST(ExecPlan, BackendPathInUse) {
-  ExpectError(Plan({"llama-cli"}, {{"GGML_BACKEND_PATH", "/other.so"}}), {"GGML_BACKEND_PATH is set to /other.so"});
+  ExpectError(Plan({"llama-cli"}, {{"GGML_BACKEND_PATH", "/other.so"}, {"SWIVEL_NEXT", "/third.so"}}),
+              {"GGML_BACKEND_PATH is set to /other.so and SWIVEL_NEXT to /third.so"});
   EXPECT_TRUE(Plan({"llama-cli"}, {{"GGML_BACKEND_PATH", kPlugin}}).ok());
 }
 

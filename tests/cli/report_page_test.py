@@ -78,8 +78,8 @@ class Page(unittest.TestCase):
         result = self.probe(1100)
         self.assertEqual(result["errors"], [])
         names = sorted(saved["name"] for saved in result["saved"])
-        self.assertEqual(len(names), 18, names)
-        for kind in ["rate", "position", "histogram", "needles", "memory", "peak", "decode", "depth", "prefill"]:
+        self.assertEqual(len(names), 20, names)
+        for kind in ["rate", "position", "histogram", "needles", "layers", "memory", "peak", "decode", "depth", "prefill"]:
             self.assertIn(f"swivel-{kind}.svg", names)
             self.assertIn(f"swivel-{kind}.png", names)
         for saved in result["saved"]:

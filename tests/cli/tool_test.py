@@ -125,11 +125,17 @@ class Exec(Case):
         failed = swivel("exec", bench, "-ctk", "turbo3,turbo4", STATUS="5")
         self.assertEqual((failed.returncode, failed.stdout.count("kv=")), (5, 1))
 
+    def test_a_backend_in_the_path_is_chained(self):
+        program = self.file("llama-cli", '#!/bin/sh\necho "$GGML_BACKEND_PATH|$SWIVEL_NEXT"\n', executable=True)
+        out = swivel("exec", program, GGML_BACKEND_PATH="/other.so")
+        self.assertEqual(self.succeeds(out), f"{PLUGIN}|/other.so\n")
+        self.assertIn("Swivel loads that backend as SWIVEL_NEXT", out.stderr)
+
     def test_nothing_starts_on_errors(self):
         server = self.program("llama-server")
         self.fails(swivel("exec", server, "-ctk", "turb3"), "did you mean turbo3?", "q5_1")
         self.fails(swivel("exec", server, "-fa", "off"), "-fa off")
-        self.fails(swivel("exec", server, GGML_BACKEND_PATH="/other.so"), "/other.so")
+        self.fails(swivel("exec", server, GGML_BACKEND_PATH="/other.so", SWIVEL_NEXT="/third.so"), "/third.so")
         self.fails(swivel("exec", server, SWIVEL_PLUGIN="/nowhere.so"), "/nowhere.so")
         self.fails(swivel("exec"), "which program?")
         self.fails(swivel("exec", "llama-not-there"), "no program 'llama-not-there' in PATH")

@@ -24,6 +24,7 @@ const FuzzSeed kFuzzSeeds[] = {SWIVEL_SEED("turbo4"),
                                SWIVEL_SEED("k=q8_0_rot,k=f16"),
                                SWIVEL_SEED("=,:,,boundary=:"),
                                SWIVEL_SEED("balanced,layer=0-1:q8_0,layer=4:k=tcq4,layer=4:v=f16,layer=999:tcq2"),
+                               SWIVEL_SEED("balanced,layer=0-1/0:q8_0,layer=4/2-3:k=tcq4,layer=4:v=f16,defer=prefill"),
                                {nullptr, 0}};
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -41,7 +42,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const swivel::LayerCodec& entry = value.layers[i];
     FUZZ_CHECK(entry.first >= 0 && entry.first <= entry.last && entry.last < 1000);
     FUZZ_CHECK(i == 0 || value.layers[i - 1] < entry);
-    if (value.Calibrated() && entry.side == swivel::Side::kKey) FUZZ_CHECK(value.CodecFor(swivel::Side::kKey, entry.first, 1000) == entry.codec);
+    FUZZ_CHECK(entry.OfHeads() ? entry.first_head >= 0 && entry.first_head <= entry.last_head && entry.last_head < 1000 : entry.last_head == entry.first_head);
+    const int head = entry.OfHeads() ? entry.last_head : 1000;  // which no entry of heads has
+    FUZZ_CHECK(value.CodecFor(entry.side, entry.first, 1000, head) == entry.codec);
   }
   const std::string canonical = value.ToString();
   const swivel::StatusOr<swivel::CacheSpec> again = swivel::ParseSpec(canonical);

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "harness.h"
@@ -55,6 +56,35 @@ TEST(Load, ABadSpecIsRefused) {
   const std::string said = LoadWith("SWIVEL_KV", "turbo99");
   if (said.empty()) GTEST_SKIP() << "loaded already";
   EXPECT_NE(said.find("swivel: not loaded: SWIVEL_KV=turbo99: "), std::string::npos) << said;
+}
+
+TEST(Load, TheSpecMayBeAFile) {
+  if (ggml_backend_reg_by_name("SWIVEL") != nullptr) GTEST_SKIP() << "loaded already";
+  const auto folder = std::filesystem::temp_directory_path() / ("swivel-spec-" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  const std::string file = (folder / "m.swivel.toml").string();
+  std::ofstream(file) << "preset = \"small\"\nwindow = 64 # fewer\n[[layer]]\nrange = 1\nheads = \"0-1\"\nk = \"q8_0\"\n";
+  setenv("SWIVEL_KV", file.c_str(), 1);
+  const std::string said = CaptureStderr([] { EXPECT_NE(ggml_backend_load(SWIVEL_PLUGIN_FILE), nullptr); });
+  const std::string spec = "k=tcq3,v=tcq2,layer=1/0-1:k=q8_0,transform=full,sinks=4,window=64";
+  EXPECT_NE(said.find(", kv " + spec), std::string::npos) << said;
+  EXPECT_NE(Report().find("\"kv\":\"" + spec + "\""), std::string::npos) << Report();
+  // And caches are made by it.
+  Shape shape;
+  shape.num_cells = 512;
+  Cache cache(PluginBufferType(), shape);
+  Runner runner(PluginDevice());
+  ASSERT_FALSE(runner.Attend(cache, MakeBatch(shape, 300, 0, 0, 1, 1)).empty());
+  ASSERT_FALSE(runner.Attend(cache, MakeBatch(shape, 1, 300, 0, 1, 2)).empty());
+  EXPECT_NE(Report().find("\"window_cells\":"), std::string::npos) << Report();
+  EXPECT_EQ(Report().find("\"packed_cells\":0,"), std::string::npos) << Report();
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Load, AFileOfAWrongSpecIsRefused) {
+  const std::string said = LoadWith("SWIVEL_KV", "/nowhere/m.toml");
+  if (said.empty()) GTEST_SKIP() << "loaded already";
+  EXPECT_NE(said.find("swivel: not loaded: SWIVEL_KV=/nowhere/m.toml: "), std::string::npos) << said;
 }
 
 TEST(Load, ABadTargetIsRefused) {

@@ -56,9 +56,11 @@ TEST(Refusal, TransposedV) {
   EXPECT_TRUE(AllocationWorks());
 }
 
-TEST(Refusal, MatrixProductOnTheCache) {
+// A host that switches flash attention off after it has planned with it.
+TEST(Refusal, MatrixProductOnACacheThatFlashAttentionHasRead) {
   SetKv("turbo4");
   Cache cache(PluginBufferType(), {});
+  ASSERT_FALSE(Runner(PluginDevice()).Attend(cache, MakeBatch({}, 4, 0, 0, 1, 1)).empty());
   const auto [planned, said] = Plan([&](ggml_context* context, ggml_cgraph* graph) {
     ggml_tensor* k = ggml_view_2d(context, cache.k[0], 64, 256, cache.k[0]->nb[1], 0);
     ggml_build_forward_expand(graph, ggml_mul_mat(context, k, Input(context, GGML_TYPE_F32, 64, 4)));
@@ -101,6 +103,7 @@ TEST(Refusal, HeadWidthThatTheCodecCannotServe) {
 TEST(Refusal, ANewCacheForgetsWhatAnEarlierGraphWasRefused) {
   SetKv("turbo4");
   Cache cache(PluginBufferType(), {});
+  ASSERT_FALSE(Runner(PluginDevice()).Attend(cache, MakeBatch({}, 4, 0, 0, 1, 1)).empty());
   ggml_context_ptr context(ggml_init({ggml_tensor_overhead() * 16, nullptr, true}));
   ggml_tensor* k = ggml_view_2d(context.get(), cache.k[0], 64, 256, cache.k[0]->nb[1], 0);
   ggml_tensor* q = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, 64, 4);

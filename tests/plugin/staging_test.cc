@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "harness.h"
@@ -84,6 +85,115 @@ TEST(Staging, ExactUntilPacked) {
   EXPECT_LT(RelativeError(Fill(our_runner, ours, {400, 1}), Fill(stock_runner, stock, {400, 1})), 6e-3) << "the CPU rounds q to f16 and adds V up in f16";
 }
 
+TEST(Staging, ADeferredPromptAttendsToExactRows) {
+  const Shape shape = LongShape();
+  const Batch first = MakeBatch(shape, 299, 0, 0, 1, 77), rest = MakeBatch(shape, 200, 299, 0, 1, 7), token = MakeBatch(shape, 1, 499, 0, 1, 8);
+  Cache stock(ggml_backend_dev_buffer_type(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)), shape);
+  Runner stock_runner(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU));
+  ASSERT_FALSE(stock_runner.Attend(stock, first).empty());
+  const auto expected = stock_runner.Attend(stock, rest);
+  SetKv("k=tcq2,v=tcq2,transform=wht,defer=prefill");
+  for (const bool node_by_node : {false, true}) {
+    Cache cache(PluginBufferType(), shape);
+    Runner runner(PluginDevice());
+    if (node_by_node) runner.SetNodeByNode();
+    ASSERT_FALSE(runner.Attend(cache, first).empty());
+    EXPECT_LT(RelativeError(runner.Attend(cache, rest), expected), 6e-3) << "the CPU rounds q to f16 and adds V up in f16";
+    EXPECT_EQ(CacheReport()["packed_cells"], 0);
+    EXPECT_EQ(CacheReport()["defer_batches"], shape.num_layers);
+    ASSERT_FALSE(runner.Attend(cache, token).empty());
+    EXPECT_EQ(CacheReport()["packed_cells"], 2 * 384);
+  }
+}
+
+// The batches of 20 sequences that bring a token each are no prompt.
+TEST(Staging, ManySequencesAreNotAPrompt) {
+  Shape shape = LongShape();
+  shape.num_streams = 20;
+  SetKv("k=tcq2,v=tcq2,transform=wht,defer=prefill");
+  Cache cache(PluginBufferType(), shape);
+  Runner runner(PluginDevice());
+  ASSERT_FALSE(runner.Attend(cache, MakeBatch(shape, 130, 0, 0, 2, 1)).empty());
+  ASSERT_FALSE(runner.Attend(cache, MakeBatch(shape, 1, 130, 0, 20, 2)).empty());
+  EXPECT_EQ(CacheReport()["defer_batches"], 0);
+  EXPECT_EQ(CacheReport()["packed_cells"], 2 * 2 * 128);
+}
+
+// Of 3 heads and 2 layers: the keys of one head and some values have 8 bits, the rest 2.
+TEST(Staging, HeadsHaveCodecsOfTheirOwn) {
+  const Shape shape = LongShape();
+  const Batch all = MakeBatch(shape, 500, 0, 0, 1, 3), next = MakeBatch(shape, 1, 500, 0, 1, 4);
+  const auto run = [&](ggml_backend_buffer_type_t type, ggml_backend_dev_t device, std::vector<uint8_t>* k, std::vector<uint8_t>* v) {
+    Cache cache(type, shape);
+    Runner runner(device);
+    EXPECT_FALSE(runner.Attend(cache, all).empty());
+    auto out = runner.Attend(cache, next);
+    if (k != nullptr) *k = GetBytes(cache.k[1]);
+    if (v != nullptr) *v = GetBytes(cache.v[1]);
+    return out;
+  };
+  ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+  const auto expected = run(ggml_backend_dev_buffer_type(cpu), cpu, nullptr, nullptr);
+  std::vector<uint8_t> coarse[2], mixed[2], fine[2];
+  SetKv("k=tcq2,v=tcq2,transform=wht");
+  const auto coarse_out = run(PluginBufferType(), PluginDevice(), &coarse[0], &coarse[1]);
+  SetKv("k=q8_0,v=q8_0,window=1");
+  run(PluginBufferType(), PluginDevice(), &fine[0], &fine[1]);
+  ASSERT_EQ(SetKv("k=tcq2,v=tcq2,transform=wht,layer=0-1/1:k=q8_0,layer=1/1-2:v=q8_0"), "");
+  const auto mixed_out = run(PluginBufferType(), PluginDevice(), &mixed[0], &mixed[1]);
+  const size_t head_bytes = static_cast<size_t>(shape.width) * 2;
+  for (size_t cell = 0; cell < 384; ++cell) {
+    for (size_t head = 0; head < 3; ++head) {
+      for (size_t side = 0; side < 2; ++side) {
+        const size_t at = (cell * 3 + head) * head_bytes;
+        const auto& whose = head == 1 || (head == 2 && side == 1) ? fine : coarse;
+        ASSERT_EQ(std::memcmp(&mixed[side][at], &whose[side][at], head_bytes), 0) << "cell " << cell << " head " << head << " side " << side;
+      }
+    }
+  }
+  // The three query heads of head 1 in layer 1 read nothing but 8 bits; those of head 0 nothing but 2, as without overrides.
+  const auto error = [&](const std::vector<float>& out, std::ptrdiff_t head) {
+    const auto at = (shape.num_heads + 3 * head) * shape.width, end = at + 3 * shape.width;
+    return RelativeError({out.begin() + at, out.begin() + end}, {expected.begin() + at, expected.begin() + end});
+  };
+  EXPECT_LT(error(mixed_out, 1), 0.03);
+  EXPECT_GT(error(coarse_out, 1), 0.1);
+  EXPECT_EQ(error(mixed_out, 0), error(coarse_out, 0));
+  EXPECT_GT(error(mixed_out, 0), 0.1);
+
+  // 4 of 12 head sides of 64 values have 8.5 bits, the others what 2 bits take.
+  Cache cache(PluginBufferType(), shape);
+  Runner runner(PluginDevice());
+  ASSERT_FALSE(runner.Attend(cache, next).empty());
+  const double mixed_bits = CacheReport()["bits_per_value"];
+  SetKv("k=tcq2,v=tcq2,transform=wht");
+  Cache plain(PluginBufferType(), shape);
+  ASSERT_FALSE(runner.Attend(plain, next).empty());
+  const double bits = nlohmann::json::parse(Report())["caches"].back()["bits_per_value"];
+  EXPECT_NEAR(mixed_bits, (8 * bits + 4 * 8.5) / 12, .01);
+}
+
+// In a calibrated basis each class gets the transforms of its own heads.
+TEST(Staging, HeadsOfSeveralCodecsAreCalibrated) {
+  const Shape shape = LongShape();
+  SetKv("balanced,layer=0-1/1:k=tcq4");
+  Cache ours(PluginBufferType(), shape), stock(ggml_backend_dev_buffer_type(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)), shape);
+  Runner our_runner(PluginDevice()), stock_runner(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU));
+  EXPECT_LT(RelativeError(Fill(our_runner, ours, {512, 1}), Fill(stock_runner, stock, {512, 1})), 0.3);
+  EXPECT_EQ(CacheReport()["calibrated_layers"], shape.num_layers);
+  EXPECT_EQ(CacheReport()["packed_cells"], 2 * 384);
+}
+
+TEST(Staging, ACodecOfAHeadThatCannotServeTheWidthIsNamed) {
+  Shape shape = LongShape();
+  shape.width = 80;
+  SetKv("turbo4,window=8,layer=0/2:v=q8_0");
+  Cache cache(PluginBufferType(), shape);
+  Runner runner(PluginDevice());
+  const std::string said = CaptureStderr([&] { runner.Attend(cache, MakeBatch(shape, 1, 0, 0, 1, 1)); });
+  EXPECT_NE(said.find("q8_0 cannot serve head width 80"), std::string::npos) << said;
+}
+
 TEST(Staging, NodeByNodeGivesTheSameNumbers) {
   const Shape shape = LongShape();
   SetKv(kHadamard);
@@ -91,6 +201,27 @@ TEST(Staging, NodeByNodeGivesTheSameNumbers) {
   Runner whole(PluginDevice()), nodes(PluginDevice());
   nodes.SetNodeByNode();
   EXPECT_EQ(Fill(whole, one, {300, 1, 1}), Fill(nodes, other, {300, 1, 1}));
+}
+
+// Where keys and values of a token come in graphs of their own, there is a moment at which only the keys of a used cell are new.
+TEST(Staging, NodeByNodeGivesTheSameNumbersWhereCellsAreUsedAgain) {
+  const Shape shape = LongShape();
+  for (const char* spec : {kHadamard, "k=tcq4,v=tcq4,transform=wht", "k=turbo3,v=turbo3,window=64", "balanced"}) {
+    SCOPED_TRACE(spec);
+    SetKv(spec);
+    Cache one(PluginBufferType(), shape), other(PluginBufferType(), shape);
+    Runner whole(PluginDevice()), nodes(PluginDevice());
+    nodes.SetNodeByNode();
+    const auto play = [&](Runner& runner, const Cache& cache) {
+      std::vector<float> all = Fill(runner, cache, {500, 1});
+      for (const auto& [first, count] : {std::pair{50, 10}, {130, 100}, {300, 1}, {502, 1}}) {
+        const auto out = runner.Attend(cache, MakeBatch(shape, count, first, 0, 1, static_cast<uint32_t>(first)));
+        all.insert(all.end(), out.begin(), out.end());
+      }
+      return all;
+    };
+    EXPECT_EQ(play(whole, one), play(nodes, other));
+  }
 }
 
 TEST(Staging, SelfCalibrationDependsOnTheTokensNotOnTheBatches) {

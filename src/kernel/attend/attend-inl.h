@@ -73,28 +73,28 @@ SWIVEL_INLINE const uint8_t* At(const uint8_t* base, const GroupStrides& strides
   return base + stream * strides.stream + index * strides.group + head * strides.head;
 }
 
-// Which tiers hold a group.
+// Which views hold a group.
 struct GroupTiers {
   int k, v;
 };
 SWIVEL_INLINE GroupTiers TiersOf(const AttendPlan& plan, const Item& item, int64_t cell) {
   const PackedTiers& tiers = plan.args.tiers;
-  if (tiers.k == nullptr) return {0, 0};
+  if (tiers.k == nullptr) return {item.k_place.view, item.v_place.view};
   const int64_t index = (plan.args.first_stream + item.stream) * plan.args.exact.groups_per_stream + cell / kGroupTokens;
   return {tiers.k[index], tiers.v[index]};
 }
 
 SWIVEL_INLINE Group LocateGroup(const AttendPlan& plan, const Item& item, int64_t cell, GroupTiers tiers) {
-  const KvView& k = tiers.k == 0 ? plan.args.k : plan.args.tiers.more_k[tiers.k - 1];
-  const KvView& v = tiers.v == 0 ? plan.args.v : plan.args.tiers.more_v[tiers.v - 1];
+  const KvView& k = ViewAt(plan.args.k, plan.args.tiers.more_k, tiers.k);
+  const KvView& v = ViewAt(plan.args.v, plan.args.tiers.more_v, tiers.v);
   const int64_t index = cell / kGroupTokens;
   const int stream = plan.args.first_stream + item.stream;
   const bool last = cell + kGroupTokens >= item.end_cell;
   Group group = {};
-  group.keys = At(k.base, k.strides, stream, index, item.kv_head);
-  group.values = At(v.base, v.strides, stream, index, item.kv_head);
-  if (k.segments != nullptr) group.key_side = At(k.side, k.side_strides, stream, index, item.kv_head);
-  if (v.segments != nullptr) group.value_side = At(v.side, v.side_strides, stream, index, item.kv_head);
+  group.keys = At(k.base, k.strides, stream, index, item.k_place.head);
+  group.values = At(v.base, v.strides, stream, index, item.v_place.head);
+  if (k.segments != nullptr) group.key_side = At(k.side, k.side_strides, stream, index, item.k_place.head);
+  if (v.segments != nullptr) group.value_side = At(v.side, v.side_strides, stream, index, item.v_place.head);
   group.keys_ahead = last ? 0 : k.strides.group;
   group.values_ahead = last ? 0 : v.strides.group;
   group.direct = item.num_rows <= kRowBlock;
@@ -142,8 +142,8 @@ SWIVEL_INLINE void UnpackValueBytes(const Form& form, const Group& group, uint8_
 // A part's bytes within a key tile.
 SWIVEL_INLINE uint8_t* KeyTile(const Scratch& s, const Part& part) { return s.key_tile + static_cast<size_t>(part.begin) * kGroupTokens; }
 
-SWIVEL_INLINE void UnpackKeys(const AttendPlan& plan, const Form& form, Group& group, Scratch& s) {
-  const KvView& k = plan.args.k;
+SWIVEL_INLINE void UnpackKeys(const AttendPlan& plan, const Item& item, const Form& form, Group& group, Scratch& s) {
+  const KvView& k = *item.k;
   auto* floats = reinterpret_cast<float*>(s.key_tile);
   if (group.exact || !form.integer) {
     if (group.exact) {
@@ -165,8 +165,8 @@ SWIVEL_INLINE void UnpackKeys(const AttendPlan& plan, const Form& form, Group& g
 
 // What rows are weighed with: the scales of the values, and which cells hold NaN. Values that are not codes are unpacked here, since only they
 // themselves tell.
-SWIVEL_INLINE void PrepareValues(const AttendPlan& plan, const Form& form, Group& group, Scratch& s) {
-  const KvView& v = plan.args.v;
+SWIVEL_INLINE void PrepareValues(const AttendPlan& plan, const Item& item, const Form& form, Group& group, Scratch& s) {
+  const KvView& v = *item.v;
   auto* floats = reinterpret_cast<float*>(s.value_tile);
   if (group.exact || !form.integer) {
     if (group.exact) {
@@ -293,8 +293,8 @@ SWIVEL_INLINE void ForRowBlocks(const Item& item, const Scratch& s, F f) {
 
 // One group for all rows; `group` has been located and is seen.
 SWIVEL_INLINE void AttendGroup(const AttendPlan& plan, const Item& item, const Form& key_form, const Form& value_form, Group& group, Scratch& s) {
-  UnpackKeys(plan, key_form, group, s);
-  PrepareValues(plan, value_form, group, s);
+  UnpackKeys(plan, item, key_form, group, s);
+  PrepareValues(plan, item, value_form, group, s);
   ForRowBlocks(item, s, [&]<int kRows>(int row) { WeighRows<kRows>(plan, row, group, key_form, value_form, s); });
   if (plan.args.sparse_v > 0.0f) {
     bool wanted = false;
@@ -326,12 +326,12 @@ SWIVEL_INLINE void AttendExact(const AttendPlan& plan, const Item& item, const F
     AttendGroup(plan, item, key_form, value_form, group, s);
   }
   if (!any) return;
-  for (int row = 0; row < item.num_rows; ++row) RotateRow(plan.args.v.codec->frame(Side::kValue), s.out + static_cast<size_t>(row) * v_width, v_width);
+  for (int row = 0; row < item.num_rows; ++row) RotateRow(item.v->codec->frame(Side::kValue), s.out + static_cast<size_t>(row) * v_width, v_width);
 }
 
 // The packed cells whose keys are in tier `tier`: tiers differ in what a query byte is worth, so each has its turn.
 SWIVEL_INLINE void AttendPacked(const AttendPlan& plan, const Item& item, int tier, const Forms& forms, Scratch& s) {
-  if (plan.args.k.segments != nullptr && plan.args.k.transforms == nullptr) return;  // nothing can have been packed
+  if (item.k->segments != nullptr && item.k->transforms == nullptr) return;  // nothing can have been packed
   const Form& key_form = forms.k[tier];
   bool any = false;
   for (int64_t cell = item.first_cell; cell < item.end_cell; cell += kGroupTokens) {

@@ -31,13 +31,21 @@ struct ExactRows {
   size_t k_row_stride = 0, v_row_stride = 0, k_stream_stride = 0, v_stream_stride = 0;
 };
 
-// Groups that have been packed again with fewer bits (cache/layer_cache.h). Tier 0 is AttendArgs::k and v; tier t the views here at t - 1,
-// which differ from it in codes and side data only: width, transforms and frames are the same.
+// Where the packed groups of a KV head are: in which view, and the head's number there.
+struct HeadPlace {
+  int view = 0, head = 0;
+};
+
+// Further views of packed groups: view 0 is AttendArgs::k and v, view t the one here at t - 1. All have the same width.
+// Either groups choose: they have been packed again with fewer bits (cache/layer_cache.h); the views, called tiers, then hold all heads and differ
+// in codes and side data only: transforms and frames are the same. Or heads choose, which then have codecs of their own: nothing but the width
+// is the same, and each view holds some of the heads.
 inline constexpr int kMaxTiers = 3;
 struct PackedTiers {
   const uint8_t *k = nullptr, *v = nullptr;  // [streams][groups]: the tier of each group's keys and values; null: all are in tier 0
   int num_k = 1, num_v = 1;
   KvView more_k[kMaxTiers - 1], more_v[kMaxTiers - 1];
+  const HeadPlace *k_heads = nullptr, *v_heads = nullptr;  // [KV heads]; null: view 0 has them all. Both sides' groups must then be in tier 0
 };
 
 // Beyond a tenth of the divisor a change of the output is not small.

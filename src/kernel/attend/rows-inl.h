@@ -75,7 +75,12 @@ struct Item {
   int64_t index, block;
   int stream, kv_head, first_query, num_queries, num_rows;
   int64_t first_cell, end_cell;
+  // The head's packed groups: where they are, and the view, or, where groups choose, one whose frame and transforms are theirs too.
+  HeadPlace k_place, v_place;
+  const KvView *k, *v;
 };
+
+SWIVEL_INLINE const KvView& ViewAt(const KvView& first, const KvView* more, int view) { return view == 0 ? first : more[view - 1]; }
 
 SWIVEL_INLINE Item MakeItem(const AttendPlan& plan, int64_t index) {
   Item item;
@@ -91,6 +96,11 @@ SWIVEL_INLINE Item MakeItem(const AttendPlan& plan, int64_t index) {
   item.num_rows = item.num_queries * plan.group_heads;
   item.first_cell = split * plan.split_cells;
   item.end_cell = std::min(item.first_cell + plan.split_cells, plan.args.num_cells);
+  const PackedTiers& tiers = plan.args.tiers;
+  item.k_place = tiers.k_heads != nullptr ? tiers.k_heads[item.kv_head] : HeadPlace{0, item.kv_head};
+  item.v_place = tiers.v_heads != nullptr ? tiers.v_heads[item.kv_head] : HeadPlace{0, item.kv_head};
+  item.k = &ViewAt(plan.args.k, tiers.more_k, item.k_place.view);
+  item.v = &ViewAt(plan.args.v, tiers.more_v, item.v_place.view);
   return item;
 }
 
@@ -158,8 +168,8 @@ SWIVEL_INLINE void QueryToBytes(const Part& part, const LevelTables& tables, int
 
 // Brings the query of each row into the basis of the packed keys and rounds it to bytes where the scores are integers.
 SWIVEL_INLINE void PrepareRows(const AttendPlan& plan, const Item& item, const Form& form, Scratch& s) {
-  const KvView& k = plan.args.k;
-  const KeyTransform* transform = k.segments != nullptr ? k.transforms + item.kv_head : nullptr;
+  const KvView& k = *item.k;
+  const KeyTransform* transform = k.segments != nullptr ? k.transforms + item.k_place.head : nullptr;
   for (int row = 0; row < item.num_rows; ++row) {
     float* target = s.q_floats + static_cast<size_t>(row) * k.width;
     const float* q = QueryAt(plan, item, row);
@@ -192,7 +202,7 @@ SWIVEL_INLINE void WriteRow(const AttendPlan& plan, const Item& item, int row, f
   }
   const F32x16 inverse = Set(sum == 0.0f ? 0.0f : 1.0f / sum);  // no visible cell: zeros
   for (int i = 0; i < args.v.width; i += 16) Store(values + i, Mul(Load(values + i), inverse));
-  InverseRotateRow(args.v.codec->frame(Side::kValue), values, args.v.width);
+  InverseRotateRow(item.v->codec->frame(Side::kValue), values, args.v.width);
   char* out = reinterpret_cast<char*>(args.out) + item.stream * args.out_stream_stride + head * args.out_head_stride +
               QueryOfRow(plan, item, row) * args.out_query_stride;
   std::memcpy(out, values, args.v.width * sizeof(float));
