@@ -32,6 +32,9 @@ class Reader {
   explicit Reader(const std::string& path) : path_(path) {}
 
   StatusOr<CacheSpec> Read(const toml::table& root) {
+    SpecBase base;
+    for (const auto& [key, node] : root) base.Add(key.str(), key.str() == "preset");
+    spec_ = base.Start();
     // The general before the specific, as in a line of text: the order in a file does not matter.
     for (const int pass : {0, 1, 2}) {
       for (const auto& [key, node] : root) {
@@ -40,6 +43,7 @@ class Reader {
         if (Status status = Entry(key, node); !status.ok()) return status;
       }
     }
+    if (Status status = base.Check(); !status.ok()) return Status(status.code(), path_ + ": " + status.message());
     if (Status status = CheckSpec(spec_); !status.ok()) return Status(status.code(), path_ + ": " + status.message());
     return std::move(spec_);
   }

@@ -19,7 +19,7 @@ std::string Read(const std::string& text, const std::string& path = "dir/m.toml"
 std::string Line(const std::string& text) { return ParseSpec(text).value().ToString(); }
 
 TEST(SpecFile, HasTheKeysOfALine) {
-  EXPECT_EQ(Read("# nothing\n"), CacheSpec().ToString());
+  EXPECT_EQ(Read("# nothing\n"), Line(kDefaultSpec));
   EXPECT_EQ(Read("k = \"tcq3\"\nv = 'tcq2' # why\ntransform = \"full\"\nsinks = 4\nwindow = 128\ngroup_mean = false\nshrink = 0.25\n"),
             Line("k=tcq3,v=tcq2,transform=full,sinks=4,window=128,group_mean=off,shrink=.25"));
   EXPECT_EQ(Read("halves = \"off\"\nmean = true\nsinks = \"4\"\nboundary = \"2:q8_0\"\nk_scale = \"ls\"\nscale = \"unbiased\"\n"),
@@ -27,7 +27,7 @@ TEST(SpecFile, HasTheKeysOfALine) {
   EXPECT_EQ(Read("preset = \"tiny\"\nsparse_v = 0.001\n"), Line("tiny,sparse_v=.001"));
   // Whatever the order, a preset comes first.
   EXPECT_EQ(Read("k = \"tcq4\"\npreset = \"small\"\n"), Line("small,k=tcq4"));
-  EXPECT_EQ(Read("\xEF\xBB\xBFk = \"f16\"\r\n"), Line("k=f16"));
+  EXPECT_EQ(Read("\xEF\xBB\xBFk = \"f16\"\r\nv = \"f16\"\r\n"), Line("f16"));
 }
 
 TEST(SpecFile, HasTablesOfLayers) {
@@ -39,7 +39,7 @@ TEST(SpecFile, HasTablesOfLayers) {
 }
 
 TEST(SpecFile, ExpectedIsForPeople) {
-  EXPECT_EQ(Read("k = \"f16\"\n[expected]\nbits = 3.25\nmodel = \"x\"\nanything = [1, {a = 2026-01-01}]\n"), Line("k=f16"));
+  EXPECT_EQ(Read("k = \"f16\"\nv = \"f16\"\n[expected]\nbits = 3.25\nmodel = \"x\"\nanything = [1, {a = 2026-01-01}]\n"), Line("f16"));
 }
 
 TEST(SpecFile, CalibrationIsRelativeToTheFile) {
@@ -86,7 +86,8 @@ TEST(SpecFile, ErrorsNameFileLineKeyAndWhatIsAccepted) {
       {"[[layer]]\nrange = 1\ncodec = \"k=f16\"", {"'codec'"}},
       {"[[layer]]\nrange = \"4-2\"\ncodec = \"f16\"", {"4-2"}},
       {"[[layer]]\nrange = 1\ncodec = \"f16\"\n[[layer]]\nrange = \"0-2\"\nk = \"f16\"", {"m.toml:4:", "already"}},
-      {"transform = \"full\"", {"m.toml: ", "k=tcq2"}},
+      {"k = \"f16\"\nv = \"f16\"\ntransform = \"full\"", {"m.toml: ", "k=tcq2"}},
+      {"k = \"f16\"", {"m.toml: ", "add v="}},
       {"k = ", {"m.toml:1:", "not TOML"}},
       {"k = \"f16\"\nk = \"f16\"", {"m.toml:2:", "not TOML"}},
       {"k = \"\xff\"", {"m.toml:1:", "not TOML"}},

@@ -14,6 +14,21 @@ namespace swivel {
 // kInvalidArgument names it and what is accepted; a file gives the errors of ReadSpecFile.
 Status ApplySpecItem(std::string_view item, CacheSpec* spec);
 
+// What items change, by what of it they say. Without a codec, a preset or a file that is the default; a codec of one side alone says nothing of the
+// other, and no default for it would be what everybody expects.
+struct SpecBase {
+  bool whole = false, k = false, v = false;  // a bare name; k=; v=
+
+  void Add(std::string_view key, bool bare) {
+    whole |= bare;
+    k |= key == "k";
+    v |= key == "v";
+  }
+  CacheSpec Start() const;
+  // kInvalidArgument when one side has no codec.
+  Status Check() const;
+};
+
 // After the last item: what single items cannot know.
 Status CheckSpec(const CacheSpec& spec);
 

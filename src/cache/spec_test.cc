@@ -103,7 +103,7 @@ TEST(Spec, CanonicalTextRoundTrips) {
   }
   EXPECT_GT(count, 1000);
   EXPECT_EQ(ParseOrDie("turbo4").ToString(), "k=turbo4,v=turbo4");
-  EXPECT_EQ(ParseOrDie("boundary=2:q8_0,v=turbo3,scale=ls").ToString(), "k=turbo4,v=turbo3,boundary=2:q8_0,k_scale=ls,v_scale=ls");
+  EXPECT_EQ(ParseOrDie("boundary=2:q8_0,v=turbo3,scale=ls,k=turbo4").ToString(), "k=turbo4,v=turbo3,boundary=2:q8_0,k_scale=ls,v_scale=ls");
 }
 
 struct Wrong {
@@ -267,14 +267,27 @@ TEST(Spec, SparseVIsAShareOfAtMostATenth) {
   }
 }
 
+TEST(Spec, ItemsWithoutACodecChangeTheDefault) {
+  const std::string preset = kDefaultSpec;
+  EXPECT_EQ(ParseOrDie("window=256").ToString(), ParseOrDie(preset + ",window=256").ToString());
+  EXPECT_EQ(ParseOrDie("layer=0:q8_0,sinks=8").ToString(), ParseOrDie(preset + ",layer=0:q8_0,sinks=8").ToString());
+  EXPECT_EQ(ParseOrDie("v=turbo3,k=turbo4").ToString(), "k=turbo4,v=turbo3");
+  EXPECT_EQ(ParseOrDie(preset + ",k=tcq4").v, CodecId::kTcq3);
+  for (const auto& [text, missing] : {std::pair("k=turbo4", "add v="), std::pair("v=turbo4,window=64", "add k=")}) {
+    const StatusOr<CacheSpec> spec = ParseSpec(text);
+    ASSERT_FALSE(spec.ok()) << text;
+    EXPECT_NE(spec.status().message().find(missing), std::string::npos) << spec.status().message();
+  }
+}
+
 TEST(Spec, LayersHaveOneCanonicalText) {
   const std::string canonical = "k=turbo4,v=turbo4,layer=0:k=f16,layer=2-4:q8_0,layer=7:v=turbo2";
-  for (const char* text : {"turbo4,layer=2-4:q8_0,layer=0:k=f16,layer=7:v=turbo2", "layer=7-7:v=turbo2,layer=2-4:v=q8_0,layer=0-0:k=f16,layer=2-4:k=q8_0"}) {
+  for (const char* text : {"turbo4,layer=2-4:q8_0,layer=0:k=f16,layer=7:v=turbo2", "layer=7-7:v=turbo2,layer=2-4:v=q8_0,layer=0-0:k=f16,layer=2-4:k=q8_0,turbo4"}) {
     EXPECT_EQ(ParseOrDie(text).ToString(), canonical);
   }
   EXPECT_TRUE(Same(ParseOrDie(canonical), ParseOrDie(ParseOrDie(canonical).ToString())));
   // Equal ranges, other codecs.
-  EXPECT_EQ(ParseOrDie("layer=1-2:v=q8_0,layer=1-2:k=f16").ToString(), "k=turbo4,v=turbo4,layer=1-2:k=f16,layer=1-2:v=q8_0");
+  EXPECT_EQ(ParseOrDie("turbo4,layer=1-2:v=q8_0,layer=1-2:k=f16").ToString(), "k=turbo4,v=turbo4,layer=1-2:k=f16,layer=1-2:v=q8_0");
 }
 
 TEST(Spec, BitsAValueAverageLayersSidesAndWidths) {

@@ -62,10 +62,25 @@ std::string CacheSpec::ToString() const {
   return text;
 }
 
+CacheSpec SpecBase::Start() const { return whole || k || v ? CacheSpec() : ParseSpec(kDefaultSpec).value(); }
+
+Status SpecBase::Check() const {
+  if (whole || k == v) return Status();
+  return Status::Invalid(std::string(k ? "k= names the codec of the keys only; add v=" : "v= names the codec of the values only; add k=") +
+                         ", or a preset or a codec for both, such as " + kDefaultSpec + (k ? ",k=tcq4" : ",v=tcq4"));
+}
+
 StatusOr<CacheSpec> ParseSpec(std::string_view text) {
-  CacheSpec spec;
   std::string seen;
   if (text.empty()) return Status::Invalid("the cache spec is empty; " + SpecHelp());
+  SpecBase base;
+  for (size_t start = 0; start <= text.size();) {
+    const size_t end = std::min(text.find(',', start), text.size());
+    const std::string_view item = text.substr(start, end - start);
+    start = end + 1;
+    base.Add(item.substr(0, item.find('=')), item.find('=') == std::string_view::npos);
+  }
+  CacheSpec spec = base.Start();
   // A bare name and scale= set both sides, so they come first whatever their place: "v=turbo3,turbo4" is K turbo4, V turbo3.
   for (const int pass : {0, 1, 2}) {
     for (size_t start = 0; start <= text.size();) {
@@ -80,7 +95,9 @@ StatusOr<CacheSpec> ParseSpec(std::string_view text) {
       if (!status.ok()) return Status(status.code(), "cache spec '" + std::string(text) + "': " + status.message());
     }
   }
-  if (Status status = CheckSpec(spec); !status.ok()) {
+  Status status = base.Check();
+  if (status.ok()) status = CheckSpec(spec);
+  if (!status.ok()) {
     return Status(status.code(), "cache spec '" + std::string(text) + "': " + status.message());
   }
   return spec;

@@ -35,16 +35,9 @@ struct Arguments {
 
 // --kv, then what --stock adds to it.
 StatusOr<std::vector<CacheChoice>> Caches(const Arguments& arguments) {
-  std::string list = arguments.kv;
-  if (arguments.stock != "none") {
-    StatusOr<std::vector<CacheChoice>> stock = ParseCacheList(arguments.stock);
-    const bool all_stock = stock.ok() && std::all_of(stock->begin(), stock->end(), [](const CacheChoice& cache) { return cache.stock; });
-    if (!all_stock) {
-      return Status::Invalid(
-          fmt::format("--stock {}: f16, q8_0, q4_0, stock:TYPE for llama.cpp's other cache types, or none", arguments.stock));
-    }
-    list += ";" + arguments.stock;
-  }
+  StatusOr<std::vector<CacheChoice>> stock = ParseStockList(arguments.stock);
+  if (!stock.ok()) return stock.status();
+  const std::string list = stock->empty() ? arguments.kv : arguments.kv + ";" + arguments.stock;
   StatusOr<std::vector<CacheChoice>> caches = ParseCacheList(list);
   if (!caches.ok()) return Status(caches.status().code(), "--kv: " + caches.status().message());
   if (caches->empty()) return Status::Invalid("--kv names no cache and --stock none takes llama.cpp's away: nothing to measure");

@@ -58,7 +58,7 @@ void ListDevices(const Options& options, Report* report) {
   } else {
     report->listing = Listing::kNoAnswer;
     const std::vector<std::string> lines = LastLines(child.err + child.out, 1);
-    report->listing_note = "--list-devices: " + child.HowItEnded() + (lines.empty() ? "" : ": " + lines[0]);
+    report->listing_note = report->host.program + " --list-devices: " + child.HowItEnded() + (lines.empty() ? "" : ": " + lines[0]);
   }
 }
 

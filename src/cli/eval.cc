@@ -70,7 +70,8 @@ void AddEval(CLI::App& app, int* exit_code) {
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 20));
   command->add_option("-t,--threads", arguments->threads, "Threads")->capture_default_str()->check(CLI::Range(1, 1024));
-  command->add_option("--kv", arguments->kv, "Caches to measure beside f16, q8_0 and q4_0 (below)")->capture_default_str();
+  command->add_option("--kv", arguments->kv, "Caches to measure (below)")->capture_default_str();
+  command->add_option("--stock", arguments->stock, "llama.cpp's own caches to measure beside them, or none")->capture_default_str();
   command
       ->add_option("--weights", arguments->weights,
                    "as-is, or f32: expand quantized weights first, which takes away the rounding of activations")
@@ -88,8 +89,7 @@ void AddEval(CLI::App& app, int* exit_code) {
       ->add_option("--score-from", arguments->score_from, "First position of a chunk that is scored; 0: its middle, as in llama-perplexity")
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 24));
-  command->add_option("--reference", arguments->reference, "The cache that the others are judged against: better, worse or can't tell")
-      ->capture_default_str();
+  command->add_option("--reference", arguments->reference, "The cache that the others are judged against: better, worse or can't tell (default: q4_0)");
   command->add_option("--greedy", arguments->trajectories, "Greedy continuations compared with those of f16; 0: none")
       ->capture_default_str()
       ->check(CLI::Range(0, 1000));

@@ -11,7 +11,7 @@
 namespace swivel::cli {
 
 struct EvalArguments {
-  std::string model, text, kv = "quality,balanced", weights = "as-is", reference = "q4_0", tasks = "none", json, html, state, sensitivity, depth = "0",
+  std::string model, text, kv = "quality,balanced", weights = "as-is", reference, stock = "q8_0,q4_0", tasks = "none", json, html, state, sensitivity, depth = "0",
                            format = "md";
   int context = 2048, chunks = 3, stride = 0, score_from = 0, micro_batch = 128, threads = DefaultThreads();
   int decode_tokens = -1, trajectories = 8, trajectory_tokens = 64, rounds = 1;

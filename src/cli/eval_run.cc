@@ -34,6 +34,26 @@ std::string OwnCommandLine() {
   return *text;
 }
 
+bool Names(const std::vector<CacheChoice>& caches, const std::string& name) {
+  return std::any_of(caches.begin(), caches.end(), [&](const CacheChoice& cache) { return cache.name == name; });
+}
+
+// The rows below the base: llama.cpp's own caches, then those of --kv.
+StatusOr<std::vector<CacheChoice>> Rows(const EvalArguments& arguments) {
+  StatusOr<std::vector<CacheChoice>> rows = ParseStockList(arguments.stock);
+  if (!rows.ok()) return rows;
+  StatusOr<std::vector<CacheChoice>> asked = ParseCacheList(arguments.kv);
+  if (!asked.ok()) return asked;
+  for (const CacheChoice& cache : *asked) {
+    if (!Names(*rows, cache.name)) rows->push_back(cache);
+  }
+  std::erase_if(*rows, [](const CacheChoice& cache) { return cache.name == "f16"; });  // the base
+  return rows;
+}
+
+// q4_0 where it is measured, else the first row.
+std::string DefaultReference(const std::vector<CacheChoice>& rows) { return rows.empty() || Names(rows, "q4_0") ? "q4_0" : rows[0].name; }
+
 // Everything that can be wrong with the arguments, before any work.
 Status Check(const EvalArguments& arguments, const std::vector<CacheChoice>& caches, std::string* text) {
   if (arguments.decode_tokens > arguments.context / 2) {
@@ -48,10 +68,8 @@ Status Check(const EvalArguments& arguments, const std::vector<CacheChoice>& cac
   if (arguments.stride > 0 && arguments.stride < scored) {
     return Status::Invalid(fmt::format("--stride {} would score tokens twice; it is at least {} here", arguments.stride, scored));
   }
-  const bool known = arguments.reference == "q8_0" || arguments.reference == "q4_0" ||
-                     std::any_of(caches.begin(), caches.end(), [&](const CacheChoice& cache) { return cache.name == arguments.reference; });
-  if (!known) {
-    return Status::Invalid(fmt::format("--reference {} is not one of the caches that are measured; it takes q8_0, q4_0 or a name of --kv",
+  if (!arguments.reference.empty() && !Names(caches, arguments.reference)) {
+    return Status::Invalid(fmt::format("--reference {} is not one of the caches that are measured; it takes a name of --stock or of --kv",
                                        arguments.reference));
   }
   if (!arguments.sensitivity.empty()) {
@@ -93,14 +111,14 @@ Conditions ConditionsOf(const EvalArguments& arguments, const EvalReport& report
 }  // namespace
 
 Status Evaluate(const EvalArguments& arguments, EvalReport* report) {
-  StatusOr<std::vector<CacheChoice>> asked = ParseCacheList(arguments.kv);
-  if (!asked.ok()) return asked.status();
+  StatusOr<std::vector<CacheChoice>> rows = Rows(arguments);
+  if (!rows.ok()) return rows.status();
   StatusOr<std::vector<Task>> tasks = ParseTasks(arguments.tasks);
   if (!tasks.ok()) return tasks.status();
   StatusOr<std::vector<int>> depths = Integers("--depth", arguments.depth, ',', 0, 1 << 24);
   if (!depths.ok()) return depths.status();
   std::string text;
-  if (Status status = Check(arguments, *asked, &text); !status.ok()) return status;
+  if (Status status = Check(arguments, *rows, &text); !status.ok()) return status;
 
   std::string model_path = arguments.model;
   if (arguments.weights == "f32") {
@@ -119,7 +137,7 @@ Status Evaluate(const EvalArguments& arguments, EvalReport* report) {
   report->depth = report->depths[0];
   report->rounds = arguments.rounds;
   QualityOptions& options = report->options;
-  report->reference = arguments.reference;
+  report->reference = arguments.reference.empty() ? DefaultReference(*rows) : arguments.reference;
   options.context_tokens = arguments.context;
   options.chunks = arguments.chunks;
   options.stride = arguments.stride;
@@ -130,13 +148,9 @@ Status Evaluate(const EvalArguments& arguments, EvalReport* report) {
   options.decode_tokens = arguments.decode_tokens >= 0 ? arguments.decode_tokens : std::min(128, arguments.context / 2);
   options.threads = arguments.threads;
 
-  // The base is row one; the stock caches are rows that a model may refuse (head widths that are no multiple of 32).
+  // q8_0 and q4_0 are rows that a model may refuse (head widths that are no multiple of 32); the others were asked for by name.
   std::vector<Candidate> candidates;
-  for (const char* name : {"q8_0", "q4_0"}) candidates.push_back({*ParseCacheChoice(name), /*must_run=*/false});
-  for (const CacheChoice& cache : *asked) {
-    const bool shown_anyway = cache.name == "f16" || cache.name == "q8_0" || cache.name == "q4_0";
-    if (!shown_anyway) candidates.push_back({cache, /*must_run=*/true});
-  }
+  for (const CacheChoice& cache : *rows) candidates.push_back({cache, /*must_run=*/cache.name != "q8_0" && cache.name != "q4_0"});
 
   Progress progress;
   {

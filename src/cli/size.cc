@@ -85,6 +85,7 @@ StatusOr<std::vector<SizedCache>> Caches(const std::vector<std::string>& lists) 
   for (const std::string& list : lists) {
     const StatusOr<std::vector<CacheChoice>> choices = ParseCacheList(list);
     if (!choices.ok()) return Status::Invalid("--kv: " + choices.status().message());
+    if (choices.value().empty()) return Status::Invalid("--kv '" + list + "' names no cache");
     for (const CacheChoice& choice : choices.value()) {
       const std::string type = choice.name.substr(choice.name.find(':') + 1);
       if (!choice.stock) {
@@ -226,6 +227,11 @@ int Size(Options options) {
   if (report.contexts.empty()) report.contexts = {report.shape.context > 0 ? report.shape.context : 4096};
   const StatusOr<std::vector<SizedCache>> caches = Caches(options.kv);
   if (!caches.ok()) return Fail(caches.status().message());
+  for (const SizedCache& cache : caches.value()) {
+    if (cache.spec && (!cache.spec->decay.empty() || cache.spec->budget_bytes > 0)) {
+      report.notes.push_back(cache.label + ": decay= and budget= are not counted; the size is that before anything decays");
+    }
+  }
   const Status budget = SetBudget(header.value(), options.memory, &report);
   if (!budget.ok()) return Fail(budget.message());
   WindowNote(&report, options.layout);

@@ -31,14 +31,14 @@ StatusOr<uint64_t> StockRowBytes(const std::string& name, int64_t values) {
   return Status::Invalid("'" + name + "' is not a cache type of llama.cpp");
 }
 
-// One head's cells of one stream: whole groups, and the rows of a full context that stay exact as f16: the window, and the group that is being
-// filled. (Sinks are a page.)
+// One head's cells of one stream, all of them filled: the rows that stay exact as f16 (the window, and the group that is being filled; sinks are a
+// page) have no packed copy, the others are whole groups.
 StatusOr<uint64_t> PackedBytes(const CacheSpec& spec, Side side, const Codec& codec, int width, int64_t cells) {
   if (width == 0) return uint64_t{0};
   const Status status = CheckWidth(codec, width);
   if (!status.ok()) return status;
-  const auto groups = static_cast<uint64_t>(PadTo(cells, kGroupTokens) / kGroupTokens);
   const int64_t exact = spec.Staged() ? std::min<int64_t>(cells, spec.window + kGroupTokens) : 0;
+  const auto groups = static_cast<uint64_t>(PadTo(cells - exact, kGroupTokens) / kGroupTokens);
   return groups * spec.GroupBytes(side, codec, width) + static_cast<uint64_t>(exact * width) * sizeof(uint16_t);
 }
 

@@ -116,4 +116,11 @@ StatusOr<std::vector<CacheChoice>> ParseCacheList(std::string_view text) {
   return choices;
 }
 
+StatusOr<std::vector<CacheChoice>> ParseStockList(std::string_view text) {
+  if (text == "none") return std::vector<CacheChoice>();
+  StatusOr<std::vector<CacheChoice>> stock = ParseCacheList(text);
+  if (stock.ok() && std::all_of(stock->begin(), stock->end(), [](const CacheChoice& cache) { return cache.stock; })) return stock;
+  return Status::Invalid(fmt::format("--stock {}: f16, q8_0, q4_0, stock:TYPE for llama.cpp's other cache types, or none", text));
+}
+
 }  // namespace swivel

@@ -32,6 +32,9 @@ StatusOr<CacheChoice> ParseCacheChoice(std::string_view text);
 // An empty list is fine and gives no caches; names given twice are kept once.
 StatusOr<std::vector<CacheChoice>> ParseCacheList(std::string_view text);
 
+// Of llama.cpp's own caches only; "none" is the empty list. The value of --stock.
+StatusOr<std::vector<CacheChoice>> ParseStockList(std::string_view text);
+
 // Where a list is cut; exposed for tests. Pieces are trimmed and never empty.
 std::vector<std::string> SplitCacheList(std::string_view text);
 

@@ -79,6 +79,12 @@ StatusOr<std::string> ExpandToF32(const std::string& model_path, int threads) {
     return Status::Io(fmt::format("F32 weights of '{}' need {} MiB in {}, which has {} MiB free; SWIVEL_CACHE names another folder",
                                   model_path, contents->f32_bytes >> 20, folder->string(), space.available >> 20));
   }
+  // What runs that were killed have left.
+  for (const fs::directory_entry& entry : fs::directory_iterator(*folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const size_t at = name.rfind(".tmp.");
+    if (at != std::string::npos && !fs::exists("/proc/" + name.substr(at + 5))) fs::remove(entry.path(), error);
+  }
   const fs::path partial = target.string() + fmt::format(".tmp.{}", getpid());
   llama_model_quantize_params params = llama_model_quantize_default_params();
   params.nthread = threads;

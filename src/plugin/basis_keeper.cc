@@ -53,7 +53,8 @@ void BasisKeeper::Add(LayerMoments layer, int tokens) {
   calibration_.description = "self, " + std::to_string(calibration_.num_tokens) + " tokens";
   const Status status = WriteCalibration(path_, calibration_, FileThere::kKeepFile);
   calibration_.layers.clear();
-  Say(status.ok() ? "the basis of the keys is kept in " + path_ : "the basis of the keys is not kept: " + status.message());
+  if (!status.ok()) return Say("the basis of the keys is not kept: " + status.message());
+  Say("the basis of the keys is kept in " + path_, Event("basis_kept"));
 }
 
 }  // namespace swivel::plugin

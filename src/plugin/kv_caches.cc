@@ -1,6 +1,7 @@
 #include "plugin/kv_caches.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <mutex>
 #include <set>
@@ -210,7 +211,8 @@ Status KvCaches::CreateStore(KvTensor* tensor) {
   k->Release();
   // A context's budget is dealt out to its layers as their rows are long.
   const double share = static_cast<double>(k->nominal_bytes() + v->nominal_bytes()) / static_cast<double>(NominalBytes(tensor->buffer()));
-  const auto budget = static_cast<size_t>(static_cast<double>(spec.budget_bytes) * share);
+  // Rounded up: 0 would be no budget at all.
+  const auto budget = static_cast<size_t>(std::ceil(static_cast<double>(spec.budget_bytes) * share));
   auto layer = MakeLayer(spec, PlaceOf(*k), k->shape(), v->shape(), budget);
   if (!layer.ok()) return layer.status();
   std::shared_ptr<LayerCache> shared = std::move(*layer);

@@ -24,7 +24,8 @@ constexpr const char* kSpecs[] = {"tcq3,transform=wht,window=0,sinks=2",
                                   "kivi4,window=1",
                                   "tcq4,transform=wht,window=8,decay=200:3+300:2",
                                   "balanced,window=0,halves=off,budget=32K",
-                                  "q8_0,sinks=1"};
+                                  "q8_0,sinks=1",
+                                  "balanced,window=0,layer=0/0:tcq4"};
 
 // Bytes of the input, zeros behind its end.
 class Input {
@@ -54,12 +55,12 @@ class Machine {
     sinks_ = spec.sinks;
     const int shape_bits = input->Byte();
     shape_ = {kWidth, 1 + (shape_bits & 1), 1 + input->Word() % 400, 1 + (shape_bits >> 1 & 1)};
-    auto made = MakeLayer(spec, GetCodec(spec.k), GetCodec(spec.v), shape_, shape_, spec.budget_bytes);
+    auto made = MakeLayer(spec, {}, shape_, shape_, spec.budget_bytes);
     FUZZ_CHECK(made.ok());
     cache_ = std::move(*made);
-    packs_rows_ = StoresWithBasis(cache_.get()).empty() && !GetCodec(spec.k).encodes_groups();
+    packs_rows_ = !TakesBasis(*cache_) && !GetCodec(spec.k).encodes_groups();
     const std::vector<KeyTransform> basis(static_cast<size_t>(shape_.num_heads), HadamardTransform(kWidth));
-    for (SegmentStore* store : StoresWithBasis(cache_.get())) store->SetTransforms(basis);
+    if (TakesBasis(*cache_)) SetBasis(cache_.get(), basis);
     for (int side = 0; side < 2; ++side) {
       cells_[side].resize(static_cast<size_t>(total()));
       largest_[side].resize(static_cast<size_t>(shape_.groups_per_stream() * shape_.num_streams));

@@ -19,7 +19,7 @@ class Load(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             figures = pathlib.Path(folder, "figures.json")
             result = subprocess.run([sys.executable, TOOL, "--server", server.find_server(), "--model", MODEL, "--swivel", server.SWIVEL, "--minutes", "1", "--no-stock",
-                                     "--sample", "6", "--threads", "2", "--json", figures], env=server.environment(), capture_output=True, text=True, timeout=800,
+                                     "--sample", "4", "--threads", "1", "--json", figures], env=server.environment(), capture_output=True, text=True, timeout=800,
                                     stdin=subprocess.DEVNULL)
             if "status -4" in result.stderr:
                 self.skipTest("llama-server meets an instruction that this processor lacks")

@@ -388,6 +388,20 @@ TEST(Staging, ABudgetIsKeptAtEveryStep) {
   EXPECT_LT(CacheReport()["resident_bytes"].get<double>(), 1.1 * kBudget) << "whole pages";
 }
 
+// Dealt out to layers it is less than a byte each, which must not become none.
+TEST(Staging, TheSmallestBudgetIsABudgetAndIsMissedAloud) {
+  const Shape shape = LongShape();
+  SetKv("k=tcq4,v=tcq4,transform=wht,window=1,budget=1");
+  Cache cache(PluginBufferType(), shape);
+  Runner runner(PluginDevice());
+  const std::string said = CaptureStderr([&] {
+    runner.Attend(cache, MakeBatch(shape, 500, 0, 0, 1, 1));
+    runner.Attend(cache, MakeBatch(shape, 1, 500, 0, 1, 2));
+  });
+  EXPECT_GT(CacheReport()["decay_groups"], 0);
+  EXPECT_NE(said.find("does not fit its budget"), std::string::npos) << said;
+}
+
 TEST(Staging, ACalibrationThatDoesNotExistIsRefused) {
   SetKv("balanced,calibration=/nowhere/model.swivel");
   Cache cache(PluginBufferType(), LongShape());

@@ -97,14 +97,17 @@ TEST(SparseV, TheErrorStaysWithinTheLimit) {
 }
 
 // Every value is one vector u, so the output is (1 - share of the mass that was left out) u. Keys put an equal mass into all cells, or one that rises
-// from group to group, which moves the maximum with each.
+// from group to group, which moves the maximum with each; for the second half of the queries it falls.
 struct Flat {
   Case c;
   float rise;  // of the logit from a group to the next
 };
 Problem MakeFlat(const Flat& flat) {
   Problem problem(flat.c, MaskKind::kNone, 3);
-  std::fill(problem.q().begin(), problem.q().end(), 0.5f);
+  for (size_t i = 0; i < problem.q().size(); ++i) {
+    const size_t query = i / flat.c.k_width % flat.c.num_queries;
+    problem.q()[i] = query < (static_cast<size_t>(flat.c.num_queries) + 1) / 2 ? 0.5f : -0.5f;
+  }
   std::vector<float> key(static_cast<size_t>(flat.c.k_width) * flat.c.num_kv_heads);
   std::vector<float> value(static_cast<size_t>(flat.c.v_width) * flat.c.num_kv_heads, 1.0f);
   for (int64_t cell = 0; cell < flat.c.num_cells; ++cell) {
@@ -117,50 +120,20 @@ Problem MakeFlat(const Flat& flat) {
   return problem;
 }
 
-TEST(SparseV, TheLimitIsUsedAndKept) {
-  for (const auto& [k, v] : {std::pair("f16", "f16"), {"f16", "tcq3"}, {"f16", "turbo4"}}) {
-    for (int queries : {1, 7}) {  // few rows read codes in place, more than 6 unpack them
-      for (float rise : {0.0f, 0.02f}) {
-        Flat flat;
-        flat.c.k = k;
-        flat.c.v = v;
-        flat.c.num_heads = flat.c.num_kv_heads = 16;  // one split, of 48 groups
-        flat.c.k_width = flat.c.v_width = 32;
-        flat.c.num_queries = queries;
-        flat.c.num_cells = 6144;
-        flat.rise = rise;
-        Problem problem = MakeFlat(flat);
-        for (Target target : SupportedTargets()) {
-          SCOPED_TRACE(std::string(TargetName(target)) + " k=" + k + " v=" + v + " n_q " + std::to_string(queries) + " rise " + std::to_string(rise));
-          problem.args().sparse_v = 0.0f;
-          problem.Run(KernelsFor(target));
-          const std::vector<float> off = problem.out();
-          constexpr float kLimit = 0.1f;
-          problem.args().sparse_v = kLimit;
-          problem.Run(KernelsFor(target));
-          for (size_t i = 0; i < off.size(); i += 997) {
-            const double left_out = 1.0 - problem.out()[i] / off[i];
-            ASSERT_LT(left_out, kLimit + 1e-3);
-            ASSERT_GT(left_out, kLimit / 2);
-            if (rise != 0.0f) continue;
-            const double counted = static_cast<double>(problem.skipped_value_rows()) / static_cast<double>(problem.value_rows());
-            ASSERT_NEAR(left_out, counted, 1e-3);
-          }
-          EXPECT_EQ(problem.value_rows(), 16 * queries * 6144);
-        }
-      }
-    }
-  }
-}
-
-// The rule in double precision, for the rows of one block: how many value rows it leaves out. Exact cells come first.
-int64_t ScalarSkips(Problem& problem, const Case& c, const std::vector<std::vector<double>>& logits, auto is_exact, double limit) {
-  const int64_t groups = (c.num_cells + kGroupTokens - 1) / kGroupTokens;
+// What the rule leaves out.
+struct Skips {
+  int64_t value_rows = 0;
+  double share = 0.0;  // of the first row's mass
+};
+// The rule in double precision, for the rows of one block. Exact cells come first.
+template <class F>
+Skips ScalarSkips(const std::vector<std::vector<double>>& logits, F is_exact, bool both, double limit) {
+  const auto cells_of_row = static_cast<int64_t>(logits[0].size());
+  const int64_t groups = (cells_of_row + kGroupTokens - 1) / kGroupTokens;
   const size_t rows = logits.size();
-  const bool both = problem.args().exact.bits != nullptr;
   std::vector<double> sum(rows, 0.0), left_out(rows, 0.0);
   double turn = 0;
-  int64_t skipped = 0;
+  Skips skips;
   for (const bool exact : {true, false}) {
     if (exact && !both) continue;
     for (int64_t g = 0; g < groups; ++g) {
@@ -169,7 +142,7 @@ int64_t ScalarSkips(Problem& problem, const Case& c, const std::vector<std::vect
       int64_t cells = 0;
       std::vector<double> mass(rows, 0.0);
       for (size_t r = 0; r < rows; ++r) {
-        for (int64_t t = g * kGroupTokens; t < std::min((g + 1) * kGroupTokens, c.num_cells); ++t) {
+        for (int64_t t = g * kGroupTokens; t < std::min((g + 1) * kGroupTokens, cells_of_row); ++t) {
           if (is_exact(t) != exact || std::isinf(logits[r][t])) continue;
           mass[r] += std::exp(logits[r][t]);
           ++cells;
@@ -178,11 +151,59 @@ int64_t ScalarSkips(Problem& problem, const Case& c, const std::vector<std::vect
         if (mass[r] > 0) skip &= left_out[r] + mass[r] <= limit * turn / static_cast<double>(both ? 2 * groups : groups) * sum[r];
       }
       if (!skip) continue;
-      skipped += cells;
+      skips.value_rows += cells;
       for (size_t r = 0; r < rows; ++r) left_out[r] += mass[r];
     }
   }
-  return skipped;
+  skips.share = left_out[0] / sum[0];
+  return skips;
+}
+
+TEST(SparseV, TheLimitIsUsedAndKept) {
+  for (const auto& [k, v] : {std::pair("f16", "f16"), {"f16", "tcq3"}, {"f16", "turbo4"}}) {
+    // One row reads codes in place. 24 unpack them, and blocks of any target's size (2, 4, 6) end between the halves, which skip other groups.
+    for (int queries : {1, 24}) {
+      for (float rise : {0.0f, 0.02f}) {
+        Flat flat;
+        flat.c.k = k;
+        flat.c.v = v;
+        flat.c.num_heads = flat.c.num_kv_heads = 16;  // one split, of 31 groups
+        flat.c.k_width = flat.c.v_width = 32;
+        flat.c.num_queries = queries;
+        flat.c.num_cells = 3968;
+        flat.rise = rise;
+        Problem problem = MakeFlat(flat);
+        constexpr float kLimit = 0.1f;
+        std::vector<double> logits[2];
+        std::vector<float> key(static_cast<size_t>(flat.c.k_width) * flat.c.num_kv_heads);
+        for (int64_t cell = 0; cell < flat.c.num_cells; ++cell) {
+          problem.k().DecodeCell(cell, key.data());
+          const double logit = 0.5 * key[0] * flat.c.k_width * problem.args().scale;
+          logits[0].push_back(logit);
+          logits[1].push_back(-logit);
+        }
+        const auto packed = [](int64_t) { return false; };
+        const Skips expected[] = {ScalarSkips({logits[0]}, packed, false, kLimit), ScalarSkips({logits[1]}, packed, false, kLimit)};
+        EXPECT_GT(expected[0].share, kLimit / 2);
+        EXPECT_TRUE(rise == 0.0f || expected[0].value_rows != expected[1].value_rows);
+        for (Target target : SupportedTargets()) {
+          SCOPED_TRACE(std::string(TargetName(target)) + " k=" + k + " v=" + v + " n_q " + std::to_string(queries) + " rise " + std::to_string(rise));
+          problem.args().sparse_v = 0.0f;
+          problem.Run(KernelsFor(target));
+          const std::vector<float> off = problem.out();
+          problem.args().sparse_v = kLimit;
+          problem.Run(KernelsFor(target));
+          for (size_t i = 0; i < off.size(); i += 7) {
+            const bool second = i / flat.c.v_width % queries >= static_cast<size_t>(queries + 1) / 2;
+            ASSERT_NEAR(1.0 - problem.out()[i] / off[i], expected[second].share, 1e-3) << i;
+          }
+          const int64_t of_a_head = queries == 1 ? expected[0].value_rows : queries / 2 * (expected[0].value_rows + expected[1].value_rows);
+          EXPECT_EQ(problem.skipped_value_rows(), 16 * of_a_head);
+          EXPECT_EQ(problem.value_rows(), 16 * queries * 3968);
+        }
+      }
+    }
+  }
 }
 
 TEST(SparseV, CountsWhatTheScalarRuleLeavesOut) {
@@ -215,7 +236,7 @@ TEST(SparseV, CountsWhatTheScalarRuleLeavesOut) {
       for (float limit : {0.001f, 0.01f, 0.1f}) {
         int64_t expected = 0;
         for (int h = 0; h < c.num_kv_heads; ++h) {
-          expected += ScalarSkips(problem, c, {logits.begin() + h * ratio, logits.begin() + (h + 1) * ratio}, is_exact, limit);
+          expected += ScalarSkips({logits.begin() + h * ratio, logits.begin() + (h + 1) * ratio}, is_exact, exact, limit).value_rows;
         }
         EXPECT_GT(expected, 0);
         EXPECT_LT(expected, visible);
