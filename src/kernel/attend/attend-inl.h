@@ -297,6 +297,7 @@ SWIVEL_INLINE void AttendGroup(const AttendPlan& plan, const Item& item, const F
   PrepareValues(plan, item, value_form, group, s);
   ForRowBlocks(item, s, [&]<int kRows>(int row) { WeighRows<kRows>(plan, row, group, key_form, value_form, s); });
   if (plan.args.sparse_v > 0.0f) {
+    if (s.weigh_only) return;
     bool wanted = false;
     ForRowBlocks(item, s, [&]<int kRows>(int row) { wanted |= !SkipRows(plan, row, kRows, s); });
     if (!wanted) return;
@@ -325,7 +326,7 @@ SWIVEL_INLINE void AttendExact(const AttendPlan& plan, const Item& item, const F
     any = true;
     AttendGroup(plan, item, key_form, value_form, group, s);
   }
-  if (!any) return;
+  if (!any || s.weigh_only) return;
   for (int row = 0; row < item.num_rows; ++row) RotateRow(item.v->codec->frame(Side::kValue), s.out + static_cast<size_t>(row) * v_width, v_width);
 }
 
@@ -349,11 +350,37 @@ SWIVEL_INLINE void AttendPacked(const AttendPlan& plan, const Item& item, int ti
   }
 }
 
-void AttendItem(AttendPlan& plan, const Item& item, const Forms& forms, Scratch& s) {
+// All cells of an item.
+static void AttendCells(const AttendPlan& plan, const Item& item, const Forms& forms, Scratch& s) {
   StartRows(plan, item, s);
   StartSparse(plan, item, s);
   if (plan.args.exact.bits != nullptr) AttendExact(plan, item, forms.k[0], forms.v[0], s);
   for (int tier = 0; tier < plan.args.tiers.num_k; ++tier) AttendPacked(plan, item, tier, forms, s);
+}
+
+// Weighs the first group that a row of the item sees, wherever in the context it is (sparse_v-inl.h).
+static void FindAnchor(const AttendPlan& plan, const Item& item, const Forms& forms, Scratch& s) {
+  Item anchor = item;
+  anchor.first_cell = 0;
+  anchor.end_cell = plan.num_splits > 1 ? plan.args.num_cells : 0;  // nothing to share with others
+  Group group = {};
+  const TokenBits all = {{~uint64_t{0}, ~uint64_t{0}}};
+  while (anchor.first_cell < anchor.end_cell && !FindVisible(plan, anchor, anchor.first_cell, all, /*codes=*/false, s, &group)) {
+    anchor.first_cell += kGroupTokens;
+  }
+  const bool any = anchor.first_cell < anchor.end_cell;
+  if (any) {
+    anchor.end_cell = std::min(anchor.first_cell + kGroupTokens, anchor.end_cell);
+    s.weigh_only = true;
+    AttendCells(plan, anchor, forms, s);
+    s.weigh_only = false;
+  }
+  SetAnchor(plan, item, anchor.first_cell, any, s);
+}
+
+void AttendItem(AttendPlan& plan, const Item& item, const Forms& forms, Scratch& s) {
+  if (plan.args.sparse_v > 0.0f) FindAnchor(plan, item, forms, s);
+  AttendCells(plan, item, forms, s);
   ReportSparse(plan, s);
   if (plan.num_splits == 1) {
     for (int row = 0; row < item.num_rows; ++row) WriteRow(plan, item, row, s.max[row], s.sum[row], s.out + static_cast<size_t>(row) * plan.args.v.width);

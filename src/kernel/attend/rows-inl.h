@@ -29,6 +29,9 @@ struct Scratch {
   uint8_t* skipped;        // [rows] whether the current group's values are left out; all 0 when it is off
   float* left_out;         // [rows] mass of the groups that were
   int turn, turns;         // groups that this item has come to, and the most there can be
+  float *anchor_max, *anchor_sum;  // [rows] of the anchor; sum 0: the row sees nothing of it
+  float anchor_share;
+  bool weigh_only;         // groups are weighed and their values left alone: the anchor is being looked at
   int64_t value_rows, skipped_value_rows;  // counts of this item
 };
 
@@ -67,6 +70,9 @@ SWIVEL_INLINE Scratch CarveScratch(const AttendPlan& plan, int thread) {
   s.mass = take_floats(rows);
   s.skipped = take(rows);
   s.left_out = take_floats(rows);
+  s.anchor_max = take_floats(rows);
+  s.anchor_sum = take_floats(rows);
+  s.weigh_only = false;
   return s;
 }
 

@@ -206,6 +206,56 @@ TEST(SparseV, TheLimitIsUsedAndKept) {
   }
 }
 
+// 8 splits of 4 groups each; the first group that is seen holds all of the mass but `quiet`, which the groups behind it share, or those of the same split
+// (quiet = 0.162: 0.054 each, of which twice the limit would take two). Values are one vector.
+TEST(SparseV, SplitsKnowWhatTheFirstGroupWeighs) {
+  constexpr float kLimit = 0.1f;
+  constexpr int64_t kGroups = 32;
+  for (const bool exact : {false, true}) {
+    for (int64_t first : {0, 9}) {  // groups before it are masked
+      for (double quiet : {0.05, 0.3, 0.162}) {
+        const bool near = quiet == 0.162;
+        if (near && first != 0) continue;
+        Case c;
+        c.k = "f16";
+        c.v = "turbo4";
+        c.k_width = c.v_width = 32;
+        c.num_heads = 6;
+        c.num_cells = kGroups * kGroupTokens;
+        Problem problem(c, MaskKind::kCausal, 3);
+        std::fill(problem.q().begin(), problem.q().end(), 0.5f);
+        std::fill_n(problem.mask().begin(), first * kGroupTokens, kMinusInf);
+        const double logit = std::log((1 - quiet) / quiet * static_cast<double>(near ? 3 : kGroups - first - 1));
+        std::vector<float> key(static_cast<size_t>(c.k_width) * c.num_kv_heads), value(key.size(), 1.0f);
+        for (int64_t cell = 0; cell < c.num_cells; ++cell) {
+          const int64_t group = cell / kGroupTokens;
+          const double of_cell = group == first ? logit : near && group > 3 ? -20.0 : 0.0;
+          std::fill(key.begin(), key.end(), static_cast<float>(2 * of_cell / std::sqrt(32.0)));
+          problem.k().EncodeCell(KernelsFor(SupportedTargets().back()), cell, key.data());
+          problem.v().EncodeCell(KernelsFor(SupportedTargets().back()), cell, value.data());
+        }
+        if (exact) problem.KeepExact([](int64_t cell) { return cell % 1100 < 4 || cell > 4000; });
+        for (Target target : SupportedTargets()) {
+          SCOPED_TRACE(std::string(TargetName(target)) + " first " + std::to_string(first) + " quiet " + std::to_string(quiet) + (exact ? " exact" : ""));
+          problem.args().sparse_v = 0.0f;
+          problem.Run(KernelsFor(target));
+          const std::vector<float> off = problem.out();
+          problem.args().sparse_v = kLimit;
+          problem.Run(KernelsFor(target));
+          const double left_out = 1.0 - problem.out()[0] / off[0];
+          if (quiet < kLimit) {
+            EXPECT_NEAR(left_out, quiet, 2e-3);
+            EXPECT_EQ(problem.skipped_value_rows(), 6 * (kGroups - first - 1) * kGroupTokens);
+          } else {
+            EXPECT_LT(left_out, kLimit + 2e-3);
+            EXPECT_TRUE(near || left_out > kLimit / 2) << left_out;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(SparseV, CountsWhatTheScalarRuleLeavesOut) {
   for (const bool exact : {false, true}) {
     for (int ratio : {1, 2}) {  // query heads of a KV head: the smallest block of any target holds two rows
