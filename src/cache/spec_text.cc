@@ -1,6 +1,7 @@
 // A spec as one line of text, its presets, and the help.
 #include <algorithm>
 #include <charconv>
+#include <vector>
 
 #include "cache/spec.h"
 #include "cache/spec_items.h"
@@ -73,20 +74,18 @@ Status SpecBase::Check() const {
 StatusOr<CacheSpec> ParseSpec(std::string_view text) {
   std::string seen;
   if (text.empty()) return Status::Invalid("the cache spec is empty; " + SpecHelp());
+  std::vector<std::string_view> items;
   SpecBase base;
   for (size_t start = 0; start <= text.size();) {
     const size_t end = std::min(text.find(',', start), text.size());
-    const std::string_view item = text.substr(start, end - start);
+    items.push_back(text.substr(start, end - start));
     start = end + 1;
-    base.Add(item.substr(0, item.find('=')), item.find('=') == std::string_view::npos);
+    base.Add(items.back().substr(0, items.back().find('=')), items.back().find('=') == std::string_view::npos);
   }
   CacheSpec spec = base.Start();
   // A bare name and scale= set both sides, so they come first whatever their place: "v=turbo3,turbo4" is K turbo4, V turbo3.
   for (const int pass : {0, 1, 2}) {
-    for (size_t start = 0; start <= text.size();) {
-      const size_t end = std::min(text.find(',', start), text.size());
-      const std::string_view item = text.substr(start, end - start);
-      start = end + 1;
+    for (const std::string_view item : items) {
       const bool bare = item.find('=') == std::string_view::npos;
       const std::string_view key = bare ? "a codec for both K and V, a preset or a file," : item.substr(0, item.find('='));
       if ((bare ? 0 : key == "scale" ? 1 : 2) != pass) continue;

@@ -1,8 +1,6 @@
 #include "plugin/basis_keeper.h"
 
 #include <algorithm>
-#include <map>
-#include <mutex>
 #include <utility>
 
 #include "plugin/log.h"
@@ -11,17 +9,9 @@
 namespace swivel::plugin {
 namespace {
 
-// Each layer asks; a vocabulary takes its time to read.
 StatusOr<uint64_t> MappedFingerprint() {
-  static std::mutex mutex;
-  static auto* known = new std::map<std::string, uint64_t>;
-  StatusOr<std::string> model = MappedModel();
-  if (!model.ok()) return model.status();
-  std::lock_guard lock(mutex);
-  if (const auto found = known->find(*model); found != known->end()) return found->second;
-  StatusOr<uint64_t> fingerprint = ModelFingerprint(*model);
-  if (fingerprint.ok()) (*known)[*model] = *fingerprint;
-  return fingerprint;
+  static auto* known = new OfMappedModel<uint64_t>([](const std::string& path) { return ModelFingerprint(path); });
+  return known->Get();
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
 #include "plugin/key_bias.h"
 
-#include <map>
-#include <mutex>
 #include <string>
+#include <vector>
 
 #include "gguf/shape.h"
 #include "plugin/log.h"
@@ -11,17 +10,15 @@
 namespace swivel::plugin {
 namespace {
 
-// The first tensor that adds a bias to the keys of the mapped model, empty: none, or not known. Each layer of a context asks.
+// The first tensor that adds a bias to the keys of the mapped model, empty: none, or not known.
 std::string KeyBias() {
-  static std::mutex mutex;
-  static auto* known = new std::map<std::string, std::string>;
-  StatusOr<std::string> model = MappedModel();
-  if (!model.ok()) return "";
-  std::lock_guard lock(mutex);
-  if (const auto found = known->find(*model); found != known->end()) return found->second;
-  StatusOr<gguf::Header> header = gguf::ReadModelHeader(*model);
-  const std::vector<std::string> tensors = header.ok() ? gguf::KeyBiasTensors(*header) : std::vector<std::string>();
-  return (*known)[*model] = tensors.empty() ? "" : tensors[0];
+  static auto* known = new OfMappedModel<std::string>([](const std::string& path) -> StatusOr<std::string> {
+    StatusOr<gguf::Header> header = gguf::ReadModelHeader(path);
+    const std::vector<std::string> tensors = header.ok() ? gguf::KeyBiasTensors(*header) : std::vector<std::string>();
+    return tensors.empty() ? std::string() : tensors[0];
+  });
+  StatusOr<std::string> tensor = known->Get();
+  return tensor.ok() ? *tensor : "";
 }
 
 }  // namespace
