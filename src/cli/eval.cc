@@ -15,6 +15,7 @@
 #include "eval/report.h"
 #include "eval/report_html.h"
 #include "llama/log.h"
+#include "llama/wide_weights.h"
 
 namespace swivel::cli {
 namespace {
@@ -73,10 +74,9 @@ void AddEval(CLI::App& app, int* exit_code) {
   command->add_option("--kv", arguments->kv, "Caches to measure (below)")->capture_default_str();
   command->add_option("--stock", arguments->stock, "llama.cpp's own caches to measure beside them, or none")->capture_default_str();
   command
-      ->add_option("--weights", arguments->weights,
-                   "as-is, or f32: expand quantized weights first, which takes away the rounding of activations")
+      ->add_option("--weights", arguments->weights, kWeightsHelp)
       ->capture_default_str()
-      ->check(CLI::IsMember({"as-is", "f32"}));
+      ->check(CLI::IsMember({"as-is", "f16", "f32"}));
   command
       ->add_option("--ubatch", arguments->micro_batch,
                    "Tokens of a micro-batch of prompts. More than 128 flatters caches that keep recent tokens exact")
@@ -98,7 +98,7 @@ void AddEval(CLI::App& app, int* exit_code) {
       ->check(CLI::Range(1, 1 << 16));
   command
       ->add_option("--decode-tokens", arguments->decode_tokens,
-                   "Tokens decoded one by one; 0: do not measure the decode path (default: 128, or half of -c if that is less)")
+                   "Tokens decoded one by one; 0: do not measure the decode path (default: 128, or a quarter of -c if that is less)")
       ->check(CLI::Range(0, 1 << 20));
   command->add_option("--depth", arguments->depth, "Tokens in the cache when speed is measured, a list; 0: as -c")->capture_default_str();
   command->add_option("--rounds", arguments->rounds, "Rounds of the speed measurement; medians are shown")

@@ -19,7 +19,7 @@
 #include "eval/store.h"
 #include "eval/tasks_run.h"
 #include "llama/cache_choice.h"
-#include "llama/f32_weights.h"
+#include "llama/wide_weights.h"
 #include "llama/model.h"
 #include "llama/plugin.h"
 
@@ -56,9 +56,9 @@ std::string DefaultReference(const std::vector<CacheChoice>& rows) { return rows
 
 // Everything that can be wrong with the arguments, before any work.
 Status Check(const EvalArguments& arguments, const std::vector<CacheChoice>& caches, std::string* text) {
-  if (arguments.decode_tokens > arguments.context / 2) {
+  if (arguments.decode_tokens > arguments.context / 4) {
     return Status::Invalid(
-        fmt::format("--decode-tokens {} is more than half of the context ({} tokens)", arguments.decode_tokens, arguments.context));
+        fmt::format("--decode-tokens {} is more than a quarter of the context ({} tokens)", arguments.decode_tokens, arguments.context));
   }
   if (arguments.score_from >= arguments.context - 1) {
     return Status::Invalid(
@@ -120,12 +120,8 @@ Status Evaluate(const EvalArguments& arguments, EvalReport* report) {
   std::string text;
   if (Status status = Check(arguments, *rows, &text); !status.ok()) return status;
 
-  std::string model_path = arguments.model;
-  if (arguments.weights == "f32") {
-    StatusOr<std::string> expanded = ExpandToF32(arguments.model, arguments.threads);
-    if (!expanded.ok()) return expanded.status();
-    model_path = *expanded;
-  }
+  StatusOr<std::string> model_path = WidenWeights(arguments.model, arguments.weights, arguments.threads);
+  if (!model_path.ok()) return model_path.status();
   report->model = arguments.model;
   report->text = arguments.text;
   report->weights = arguments.weights;
@@ -145,7 +141,7 @@ Status Evaluate(const EvalArguments& arguments, EvalReport* report) {
   options.micro_batch = arguments.micro_batch;
   options.trajectories = arguments.trajectories;
   options.trajectory_tokens = arguments.trajectory_tokens;
-  options.decode_tokens = arguments.decode_tokens >= 0 ? arguments.decode_tokens : std::min(128, arguments.context / 2);
+  options.decode_tokens = arguments.decode_tokens >= 0 ? arguments.decode_tokens : std::min(128, arguments.context / 4);
   options.threads = arguments.threads;
 
   // q8_0 and q4_0 are rows that a model may refuse (head widths that are no multiple of 32); the others were asked for by name.
@@ -154,7 +150,7 @@ Status Evaluate(const EvalArguments& arguments, EvalReport* report) {
 
   Progress progress;
   {
-    ModelPair models(model_path);
+    ModelPair models(*model_path);
     StatusOr<Model*> model = models.Get(Model::Devices::kCpu);
     if (!model.ok()) return model.status();
     report->model_description = (*model)->description();
@@ -201,7 +197,7 @@ Status Evaluate(const EvalArguments& arguments, EvalReport* report) {
   for (const int depth : report->depths) {
     for (const CacheQuality& cache : report->quality.caches) {
       MeasureRequest request;
-      request.model = model_path;
+      request.model = *model_path;
       request.kv = cache.cache.name;
       request.text = arguments.text;
       request.depth = depth;

@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/tune_run.h"
 #include "llama/log.h"
+#include "llama/wide_weights.h"
 
 namespace swivel::cli {
 namespace {
@@ -56,10 +57,9 @@ void AddTune(CLI::App& app, int* exit_code) {
       ->capture_default_str()
       ->check(CLI::Range(0.1, 100000.0));
   command
-      ->add_option("--weights", arguments->weights,
-                   "as-is, or f32: expand quantized weights first, which takes away the rounding of activations")
+      ->add_option("--weights", arguments->weights, kWeightsHelp)
       ->capture_default_str()
-      ->check(CLI::IsMember({"as-is", "f32"}));
+      ->check(CLI::IsMember({"as-is", "f16", "f32"}));
   command->add_option("--calibration", arguments->calibration, "self, or a file of swivel calibrate, made from other text than -f")
       ->capture_default_str();
   command->add_option("--state", arguments->state,

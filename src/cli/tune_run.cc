@@ -29,7 +29,7 @@
 #include "gguf/shape.h"
 #include "llama/cache_choice.h"
 #include "llama/context.h"
-#include "llama/f32_weights.h"
+#include "llama/wide_weights.h"
 #include "llama/layout.h"
 #include "llama/model.h"
 #include "llama/plugin.h"
@@ -163,13 +163,9 @@ class Tuner {
   }
 
   Status Load() {
-    std::string path = arguments_.model;
-    if (arguments_.weights == "f32") {
-      StatusOr<std::string> expanded = ExpandToF32(arguments_.model, arguments_.threads);
-      if (!expanded.ok()) return expanded.status();
-      path = *expanded;
-    }
-    models_ = std::make_unique<ModelPair>(path);
+    StatusOr<std::string> path = WidenWeights(arguments_.model, arguments_.weights, arguments_.threads);
+    if (!path.ok()) return path.status();
+    models_ = std::make_unique<ModelPair>(*path);
     StatusOr<Model*> model = models_->Get(Model::Devices::kCpu);
     if (!model.ok()) return model.status();
     model_ = *model;

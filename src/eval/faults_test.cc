@@ -44,7 +44,7 @@ class Faults : public testing::Test {
     path_ = WriteLlama("swivel_faults", GGML_TYPE_F32);
     options_.context_tokens = 256;
     options_.chunks = 6;
-    options_.decode_tokens = 128;
+    options_.decode_tokens = 64;
     options_.trajectories = 2;
     options_.trajectory_tokens = 8;
   }

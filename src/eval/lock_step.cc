@@ -62,12 +62,20 @@ StatusOr<std::vector<Series>> LockStep::RunChunk(std::span<const Token> tokens, 
   return series;
 }
 
-StatusOr<std::vector<Series>> LockStep::RunDecode(std::span<const Token> tokens, int decode_tokens, int step, int batched,
-                                                  const std::string& label) {
-  const int first = options_.context_tokens - decode_tokens;
+StatusOr<LockStep::Decoded> LockStep::RunDecode(std::span<const Token> tokens, int decode_tokens, int batched, const std::string& label) {
+  const int first = options_.context_tokens - 2 * decode_tokens;
+  if (Status status = Prefill(tokens.first(static_cast<size_t>(first)), label + ", prompt"); !status.ok()) return status;
+  StatusOr<std::vector<Series>> by_four = Decode(tokens, first, decode_tokens, 4, batched, label + ", 4 at a time");
+  if (!by_four.ok()) return by_four.status();
+  StatusOr<std::vector<Series>> by_one = Decode(tokens, first + decode_tokens, decode_tokens, 1, batched, label + ", 1 at a time");
+  if (!by_one.ok()) return by_one.status();
+  return Decoded{std::move(*by_four), std::move(*by_one)};
+}
+
+StatusOr<std::vector<Series>> LockStep::Decode(std::span<const Token> tokens, int first, int decode_tokens, int step, int batched,
+                                               const std::string& label) {
   const int piece = LogitBatch(static_cast<int>(vocab_), options_.micro_batch);
   std::vector<Series> series(contexts_.size(), Series(static_cast<size_t>(decode_tokens)));
-  if (Status status = Prefill(tokens.first(static_cast<size_t>(first)), label + ", prompt"); !status.ok()) return status;
   base_lse_.resize(static_cast<size_t>(step));
   base_top_.resize(static_cast<size_t>(step));
   for (int i = 0; i < decode_tokens; i += step) {

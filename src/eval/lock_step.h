@@ -36,11 +36,13 @@ class LockStep {
   // in the chunk.
   StatusOr<std::vector<Series>> RunChunk(std::span<const Token> tokens, const std::string& label);
 
-  // Prefills a chunk up to its last `decode_tokens` and decodes those `step` at a time (1, 2, 4, …, 16), each time with the text's own
-  // tokens. The context at `batched` (-1: none) takes them in large batches instead: its series says how far llama.cpp's kernels for one
-  // query and for many differ.
-  StatusOr<std::vector<Series>> RunDecode(std::span<const Token> tokens, int decode_tokens, int step, int batched,
-                                          const std::string& label);
+  // Of the decode path: the second-to-last `decode_tokens` of a chunk four at a time, the last as many one at a time.
+  struct Decoded {
+    std::vector<Series> by_four, by_one;
+  };
+  // Prefills what comes before those, then decodes them, each time with the text's own tokens. The context at `batched` (-1: none) takes
+  // them in large batches instead: its series say how far llama.cpp's kernels for one query and for many differ.
+  StatusOr<Decoded> RunDecode(std::span<const Token> tokens, int decode_tokens, int batched, const std::string& label);
 
  private:
   // Where the logits of one position are and where its values go.
@@ -49,6 +51,9 @@ class LockStep {
     size_t row;                // in the series
   };
   Status Prefill(std::span<const Token> tokens, const std::string& label);
+  // tokens[first … first+decode_tokens-1], `step` at a time.
+  StatusOr<std::vector<Series>> Decode(std::span<const Token> tokens, int first, int decode_tokens, int step, int batched,
+                                       const std::string& label);
   void Score(size_t context, const Place& place, Token next, Series* series);
 
   std::vector<Context*> contexts_;

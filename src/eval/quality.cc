@@ -37,7 +37,7 @@ Series Collect(const Store& store, const std::string& name, int chunks) {
 
 Agreement DecodeAgreement(const Store& store, const std::string& name, const QualityOptions& options, int chunks, int step) {
   const Record* record = store.Find(name, DecodeUnit(chunks - 1, options.decode_tokens, step));
-  return record == nullptr ? Agreement() : Agree(ToSeries(*record), options.context_tokens - options.decode_tokens);
+  return record == nullptr ? Agreement() : Agree(ToSeries(*record), options.context_tokens - (step == 1 ? 1 : 2) * options.decode_tokens);
 }
 
 std::optional<TrajectoryFigures> Trajectories(const Store& store, const std::string& name, const QualityOptions& options) {
@@ -103,13 +103,13 @@ bool IsState(const std::string& counter) { return counter.ends_with("_cells") ||
 
 std::string StoreName(const CacheChoice& cache) { return cache.stock ? fmt::format("stock:{}", cache.ggml_type) : "swivel:" + cache.spec; }
 std::string ChunkUnit(int chunk) { return fmt::format("chunk {}", chunk); }
-std::string DecodeUnit(int chunk, int decode_tokens, int step) { return fmt::format("decode {} {}x{}", chunk, decode_tokens, step); }
+std::string DecodeUnit(int chunk, int decode_tokens, int step) { return fmt::format("decoded {} {}x{}", chunk, decode_tokens, step); }
 std::string TrajectoryUnit(int index, const QualityOptions& options) {
-  return fmt::format("trajectory {}/{}x{}", index, options.trajectories, options.trajectory_tokens);
+  return fmt::format("own text {}/{}x{}", index, options.trajectories, options.trajectory_tokens);
 }
 
 void Assemble(const Store& store, const QualityOptions& options, QualityReport* report) {
-  report->floor = Agree(Collect(store, kFloorName, report->chunks), options.first_scored());
+  report->floor = Agree(Collect(store, kFloorName, 1), options.first_scored());
   report->floor_decode = DecodeAgreement(store, kFloorName, options, report->chunks, 1);
   for (CacheQuality& quality : report->caches) {
     if (quality.refusal.empty()) AssembleCache(store, options, *report, &quality);

@@ -32,7 +32,7 @@ struct QualityOptions {
   int stride = 0;           // between the beginnings of chunks; 0: context_tokens
   int score_from = 0;       // the first position of a chunk that is scored; 0: the middle
   int micro_batch = 128;    // of all prompts; a whole group of a packed cache, see docs/evaluation.md
-  int decode_tokens = 128;  // 0: the decode path is not measured
+  int decode_tokens = 128;  // one at a time, and as many four at a time; at most a quarter of the context; 0: the decode path is not measured
   int trajectories = 8;     // greedy continuations; 0: not measured
   int trajectory_tokens = 64;
   int threads = 1;
@@ -84,7 +84,7 @@ struct CacheQuality {
 
 struct QualityReport {
   std::vector<CacheQuality> caches;  // the base (stock f16) first, then the candidates in the order given
-  Agreement floor;                   // the base against itself with half the micro-batch: 0 where results do not depend on the split
+  Agreement floor;                   // the base against itself with half the micro-batch, first chunk: 0 where results do not depend on the split
   Agreement floor_decode;  // on the decode path's positions, the base in batches against the base token by token: llama.cpp's two kernels
   int chunks = 0;
   int num_groups = 0;              // more than one when not all contexts fit in memory at once; the base then runs once a group

@@ -50,11 +50,11 @@ class Runner {
   // Units that the store should have of a cache, and how many tokens each decodes.
   std::vector<std::pair<std::string, double>> UnitsOf(const std::string& name) const {
     std::vector<std::pair<std::string, double>> units;
-    for (int c = 0; c < options_.chunks; ++c) units.emplace_back(ChunkUnit(c), options_.context_tokens);
     const bool is_floor = name == kFloorName;
+    // One chunk is enough for the floor.
+    for (int c = 0; c < (is_floor ? 1 : options_.chunks); ++c) units.emplace_back(ChunkUnit(c), options_.context_tokens);
     for (int step : {1, 4}) {
-      if (options_.decode_tokens == 0 || (is_floor && step != 1)) continue;
-      units.emplace_back(DecodeUnit(options_.chunks - 1, options_.decode_tokens, step), options_.context_tokens);
+      if (options_.decode_tokens > 0) units.emplace_back(DecodeUnit(options_.chunks - 1, options_.decode_tokens, step), options_.context_tokens / 2.0);
     }
     for (int t = 0; t < options_.trajectories && !is_floor; ++t) {
       units.emplace_back(TrajectoryUnit(t, options_), PromptTokens() + options_.trajectory_tokens);
@@ -70,15 +70,21 @@ class Runner {
   Status RunGroup(std::vector<Member>& members) {
     for (int c = 0; c < options_.chunks; ++c) {
       const std::string label = fmt::format("chunk {}/{}", c + 1, options_.chunks);
-      Status status = RunUnit(members, ChunkUnit(c), [&](LockStep& lock_step, int) { return lock_step.RunChunk(Chunk(c), label); });
+      Status status = RunUnits(members, {ChunkUnit(c)}, [&](LockStep& lock_step, int) -> StatusOr<std::vector<std::vector<Series>>> {
+        StatusOr<std::vector<Series>> series = lock_step.RunChunk(Chunk(c), label);
+        if (!series.ok()) return series.status();
+        return std::vector<std::vector<Series>>{std::move(*series)};
+      });
       if (!status.ok()) return status;
     }
-    for (int step : {1, 4}) {
-      if (options_.decode_tokens == 0) break;
-      Status status = RunUnit(members, DecodeUnit(options_.chunks - 1, options_.decode_tokens, step), [&](LockStep& lock_step, int floor) {
-        return lock_step.RunDecode(Chunk(options_.chunks - 1), options_.decode_tokens, step, step == 1 ? floor : -1,
-                                   fmt::format("decode path, {} at a time", step));
-      });
+    if (options_.decode_tokens > 0) {
+      const int last = options_.chunks - 1, count = options_.decode_tokens;
+      Status status = RunUnits(members, {DecodeUnit(last, count, 4), DecodeUnit(last, count, 1)},
+                               [&](LockStep& lock_step, int floor) -> StatusOr<std::vector<std::vector<Series>>> {
+                                 StatusOr<LockStep::Decoded> decoded = lock_step.RunDecode(Chunk(last), count, floor, "decode path");
+                                 if (!decoded.ok()) return decoded.status();
+                                 return std::vector<std::vector<Series>>{std::move(decoded->by_four), std::move(decoded->by_one)};
+                               });
       if (!status.ok()) return status;
     }
     for (int t = 0; t < options_.trajectories; ++t) {
@@ -101,18 +107,26 @@ class Runner {
     return tokens;
   }
 
-  // Runs a unit for those that miss it, with the base, and stores what it gave. `work` gets the index of the floor among them, or -1.
-  Status RunUnit(std::vector<Member>& members, const std::string& unit,
-                 const std::function<StatusOr<std::vector<Series>>(LockStep&, int)>& work) {
+  // Whether a member should have one of the units and has it not.
+  bool Misses(const Member& member, const std::vector<std::string>& units) const {
+    for (const auto& [unit, cost] : UnitsOf(member.name)) {
+      if (std::find(units.begin(), units.end(), unit) != units.end() && store_->Find(member.name, unit) == nullptr) return true;
+    }
+    return false;
+  }
+
+  // Runs what gives some units for those that miss any of them, with the base, and stores what it gave: `work` returns the series of each
+  // unit and context. It gets the index of the floor among them, or -1.
+  Status RunUnits(std::vector<Member>& members, const std::vector<std::string>& units,
+                  const std::function<StatusOr<std::vector<std::vector<Series>>>(LockStep&, int)>& work) {
     std::vector<Member*> taking = {&members[0]};
     int floor = -1;
     for (size_t m = 1; m < members.size(); ++m) {
-      if (store_->Find(members[m].name, unit) != nullptr) continue;
-      if (members[m].name == kFloorName && unit == DecodeUnit(options_.chunks - 1, options_.decode_tokens, 4)) continue;
+      if (!Misses(members[m], units)) continue;
       if (members[m].name == kFloorName) floor = static_cast<int>(taking.size());
       taking.push_back(&members[m]);
     }
-    if (taking.size() == 1 && store_->Find(members[0].name, unit) != nullptr) return {};
+    if (taking.size() == 1 && !Misses(members[0], units)) return {};
     std::vector<Context*> contexts;
     std::vector<std::map<std::string, int64_t>> before;
     for (Member* member : taking) {
@@ -120,15 +134,18 @@ class Runner {
       before.push_back(member->context->Counters());
     }
     LockStep lock_step(contexts, {options_.context_tokens, options_.micro_batch, options_.first_scored(), options_.threads}, progress_);
-    StatusOr<std::vector<Series>> series = work(lock_step, floor);
+    StatusOr<std::vector<std::vector<Series>>> series = work(lock_step, floor);
     if (!series.ok()) return series.status();
     for (size_t i = 0; i < taking.size(); ++i) {
-      if (store_->Find(taking[i]->name, unit) != nullptr) continue;
-      Record record = ToRecord((*series)[i]);
-      AddCounters(*taking[i]->context, before[i], &record);
-      // Only now: what a packed cache takes is known once a graph has shown which tensors are its own.
-      StoreUse(taking[i]->context->Use(layout_), &record);
-      if (Status status = store_->Add(taking[i]->name, unit, std::move(record)); !status.ok()) return status;
+      for (size_t u = 0; u < units.size(); ++u) {
+        if (store_->Find(taking[i]->name, units[u]) != nullptr) continue;
+        Record record = ToRecord((*series)[u][i]);
+        // Of all units together, in the record of the last.
+        if (u + 1 == units.size()) AddCounters(*taking[i]->context, before[i], &record);
+        // Only now: what a packed cache takes is known once a graph has shown which tensors are its own.
+        StoreUse(taking[i]->context->Use(layout_), &record);
+        if (Status status = store_->Add(taking[i]->name, units[u], std::move(record)); !status.ok()) return status;
+      }
     }
     return {};
   }
@@ -142,8 +159,7 @@ class Runner {
     }
   }
 
-  // A prompt from the text, then greedy tokens: the base writes, the others are asked at each of its tokens whether they would have written
-  // the same, until one would not. That is where their own text would have left the base's.
+  // A prompt from the text, then the cache's own greedy tokens, and how many of them are the base's.
   Status RunTrajectory(Member& member, const std::string& base_name, int index) {
     const std::string unit = TrajectoryUnit(index, options_);
     const Record* written = store_->Find(base_name, unit);
@@ -165,17 +181,16 @@ class Runner {
     }
     Record record;
     std::vector<float>& tokens = record.columns["tokens"];
-    const std::vector<float> expected = written == nullptr ? std::vector<float>() : written->columns.at("tokens");
-    const int most = written == nullptr ? options_.trajectory_tokens : static_cast<int>(expected.size());
-    for (int i = 0; i < most; ++i) {
+    for (int i = 0; i < options_.trajectory_tokens; ++i) {
       const Token token = static_cast<Token>(ArgMax(std::span<const float>(context.Logits(0), static_cast<size_t>(model_.vocab_size()))));
-      if (written != nullptr && token != static_cast<Token>(expected[static_cast<size_t>(i)])) break;
       tokens.push_back(static_cast<float>(token));
-      if (model_.EndsGeneration(token) || i + 1 == most) break;
+      if (model_.EndsGeneration(token) || i + 1 == options_.trajectory_tokens) break;
       if (Status status = context.Decode(std::span<const Token>(&token, 1), length + i, 1); !status.ok()) return status;
     }
-    record.numbers["until"] = static_cast<double>(tokens.size());
-    record.numbers["length"] = static_cast<double>(written == nullptr ? tokens.size() : expected.size());
+    const std::vector<float>& expected = written == nullptr ? tokens : written->columns.at("tokens");
+    const auto differs = std::mismatch(tokens.begin(), tokens.end(), expected.begin(), expected.end()).first;
+    record.numbers["until"] = static_cast<double>(differs - tokens.begin());
+    record.numbers["length"] = static_cast<double>(expected.size());
     AddCounters(context, before, &record);
     progress_->Advance(length + options_.trajectory_tokens, "");
     return store_->Add(member.name, unit, std::move(record));

@@ -15,7 +15,7 @@
 
 #include "eval/lock_step.h"
 #include "eval/output_file.h"
-#include "llama/f32_weights.h"
+#include "llama/wide_weights.h"
 #include "llama/log.h"
 #include "llama/test_model.h"
 
@@ -263,17 +263,25 @@ TEST_F(Quality, ExpandsWeightsOnce) {
   path_ = WriteLlama("swivel_expand", GGML_TYPE_Q8_0);
   const std::filesystem::path cache = path_ + ".cache";
   setenv("SWIVEL_CACHE", cache.c_str(), 1);
-  StatusOr<std::string> expanded = ExpandToF32(path_, 1);
+  StatusOr<std::string> expanded = WidenWeights(path_, "f32", 1);
   ASSERT_TRUE(expanded.ok()) << expanded.status().message();
   EXPECT_NE(*expanded, path_);
   const auto written = std::filesystem::last_write_time(*expanded);
-  EXPECT_EQ(*ExpandToF32(path_, 1), *expanded);
+  EXPECT_EQ(*WidenWeights(path_, "f32", 1), *expanded);
   EXPECT_EQ(std::filesystem::last_write_time(*expanded), written);
-  EXPECT_EQ(*ExpandToF32(*expanded, 1), *expanded);  // nothing left to expand
+  EXPECT_EQ(*WidenWeights(*expanded, "f32", 1), *expanded);  // nothing left to expand
   EXPECT_TRUE(Model::Load(*expanded, Model::Devices::kCpu).ok());
+  EXPECT_EQ(*WidenWeights(*expanded, "f16", 1), *expanded);
+  EXPECT_EQ(*WidenWeights(path_, "as-is", 1), path_);
+  StatusOr<std::string> half = WidenWeights(path_, "f16", 1);
+  ASSERT_TRUE(half.ok()) << half.status().message();
+  EXPECT_LT(std::filesystem::file_size(*half), std::filesystem::file_size(*expanded) * 6 / 10);
+  EXPECT_TRUE(Model::Load(*half, Model::Devices::kCpu).ok());
+  EXPECT_EQ(*WidenWeights(*half, "f16", 1), *half);
+  EXPECT_NE(*WidenWeights(*half, "f32", 1), *half);  // F16 weights round activations, too
   size_t num_files = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::recursive_directory_iterator(cache)) ++num_files;
-  EXPECT_EQ(num_files, 2u);  // the folder f32 and the model
+  EXPECT_EQ(num_files, 5u);  // the folders f16 and f32, and three models
   std::filesystem::remove_all(cache);
   unsetenv("SWIVEL_CACHE");
 }

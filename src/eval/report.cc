@@ -36,11 +36,11 @@ std::string FloorText(const EvalReport& report) {
   std::string text = fmt::format("Floor: f16 against itself with half the micro-batch: KLD {}, 99 % {}, top-1 {} %.\n",
                                  KldText(floor.kld.mean), KldText(floor.kld.p99), PercentText(floor.same_top1));
   // Swivel's kernels are not llama.cpp's: with quantized weights a last bit flips the rounding of an activation (docs/evaluation.md).
-  const bool quantized = report.weights != "f32" && !report.model_description.ends_with("F32") && !report.model_description.ends_with("F16");
+  const bool quantized = report.weights == "as-is" && !report.model_description.ends_with("F32") && !report.model_description.ends_with("F16");
   if (quantized) {
     text +=
         "The weights are quantized and as they are: by that alone any two kernels are some .004 apart, which is in the rows of\n"
-        "Swivel's caches (a row swivel:f16 shows how much) and not in this floor. --weights f32 takes it away.\n";
+        "Swivel's caches (a row swivel:f16 shows how much) and not in this floor. --weights f16 takes it away.\n";
   }
   if (!kernels.kld.mean) return text;
   text += fmt::format(

@@ -18,7 +18,7 @@ struct EvalReport {
   std::string model;  // path as given
   std::string model_description;
   std::string text;     // path as given
-  std::string weights;  // "as-is" or "f32"
+  std::string weights;  // "as-is", "f16" or "f32"
   QualityOptions options;
   QualityReport quality;
   std::vector<Measurement> speed;                  // a measurement for each of quality.caches at the first depth, or empty

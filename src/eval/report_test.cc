@@ -76,7 +76,7 @@ TEST(ReportJson, AFullEvaluationHasEveryFigure) {
     EXPECT_EQ(row["kld_by_position"].size(), 8u);
     EXPECT_EQ(row["speed_by_depth"].size(), 3u);
     EXPECT_EQ(row["tasks"]["needle"]["grid"].size(), 60u);
-    EXPECT_EQ(row["tasks"]["needle"]["lengths"][5], 2045);
+    EXPECT_EQ(row["tasks"]["needle"]["lengths"][3], 2046);
     EXPECT_EQ(DecodeFloats(row["kld_of_positions"]).size(), 3069u);
   }
   // Not asked for is null, not a score.

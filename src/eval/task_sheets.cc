@@ -80,7 +80,7 @@ std::vector<Sheet> NeedleSheets(const TaskVocabulary& vocabulary, std::span<cons
   std::vector<Sheet> sheets;
   for (int l = 0; l < kNeedleLengths; ++l) {
     Random random(200 + static_cast<uint64_t>(l));
-    // Five colours and five things in ten pairs: each decoy shares a word with the needle.
+    // Five colours and five things in pairs: decoys share a word with the needle.
     const std::vector<int> colours = Draw(random, 5, static_cast<int>(kColours.size()));
     const std::vector<int> things = Draw(random, 5, static_cast<int>(kThings.size()));
     Sheet sheet;
@@ -116,33 +116,32 @@ std::vector<Sheet> NeedleSheets(const TaskVocabulary& vocabulary, std::span<cons
 
 std::vector<Sheet> JsonSheets(const TaskVocabulary& vocabulary) {
   std::vector<Sheet> sheets;
-  for (uint64_t s = 0; s < kJsonItems; ++s) {
+  for (uint64_t s = 0; s < kJsonSheets; ++s) {
     Random random(300 + s);
     std::array<std::string, 5> keys;
     for (std::string& key : keys) key = Word(random);
+    // A record in the pieces that a question may end behind: a value is to follow.
+    const auto record = [&] {
+      const char* colour = kColours[static_cast<size_t>(random.Below(12))];
+      const char* thing = kThings[static_cast<size_t>(random.Below(12))];
+      return std::array<std::string, kJsonAsked + 1>{
+          fmt::format("{{\"{}\":", keys[0]), fmt::format(" {}, \"{}\":", Digits(random, 2), keys[1]),
+          fmt::format(" [\"{}\", \"{}\"], \"{}\":", colour, thing, keys[2]), fmt::format(" {{\"{}\": {}, \"{}\":", keys[3], Digits(random, 3), keys[4]),
+          fmt::format(" {{\"id\": {}}}}}}}\n", Digits(random, 2))};
+    };
     std::string text;
-    for (int i = 0; i < 4; ++i) {
-      text += fmt::format("{{\"{}\": {}, \"{}\": [\"{}\", \"{}\"], \"{}\": {{\"{}\": {}, \"{}\": {{\"id\": {}}}}}}}\n", keys[0],
-                          Digits(random, 2), keys[1], kColours[static_cast<size_t>(random.Below(12))],
-                          kThings[static_cast<size_t>(random.Below(12))], keys[2], keys[3], Digits(random, 3), keys[4], Digits(random, 2));
+    for (int i = 0; i < kJsonRecords; ++i) {
+      for (const std::string& piece : record()) text += piece;
     }
     Sheet sheet;
     sheet.prompt = Begin(vocabulary);
-    Append(vocabulary.tokenize(text + "{\"" + keys[0] + "\":"), &sheet.prompt);
-    sheets.push_back(std::move(sheet));
-  }
-  return sheets;
-}
-
-std::vector<Sheet> RepeatSheets(const TaskVocabulary& vocabulary, std::span<const Token> text, int context_tokens) {
-  std::vector<Sheet> sheets;
-  const size_t length = static_cast<size_t>(std::min(256, context_tokens - kRepeatTokens - 1));
-  if (context_tokens <= kRepeatTokens + 16 || text.size() < length) return sheets;
-  for (size_t s = 0; s < kRepeatItems; ++s) {
-    const size_t from = (text.size() - length) * s / kRepeatItems;
-    Sheet sheet;
-    sheet.prompt.assign(text.begin() + static_cast<long>(from), text.begin() + static_cast<long>(from + length));
-    if (vocabulary.bos) sheet.prompt[0] = *vocabulary.bos;
+    Append(vocabulary.tokenize(text), &sheet.prompt);
+    for (size_t pieces = 1; pieces <= kJsonAsked; ++pieces) {
+      const auto begun = record();
+      std::string ask;
+      for (size_t i = 0; i < pieces; ++i) ask += begun[i];
+      sheet.questions.push_back({vocabulary.tokenize(ask), {}});
+    }
     sheets.push_back(std::move(sheet));
   }
   return sheets;

@@ -14,35 +14,45 @@ namespace {
 // Fewer items that the model itself can do say nothing about a cache.
 constexpr int kLeastPassed = 5;
 
-// Most tokens behind `prompt`; stops where `done` says so or the model ends.
-StatusOr<std::vector<Token>> Generate(const std::vector<Token>& prompt, int most, const TaskVocabulary& vocabulary, Speaker& speaker,
-                                      const std::function<bool(Token)>& done) {
-  speaker.Forget();
-  std::vector<Token> tokens;
-  StatusOr<Token> next = speaker.Feed(prompt);
-  while (next.ok() && !vocabulary.ends(*next)) {
-    tokens.push_back(*next);
-    if (done(*next) || static_cast<int>(tokens.size()) == most) break;
-    next = speaker.Feed(std::span<const Token>(&tokens.back(), 1));
+// Each object that the questions begin, continued until it closes, breaks, or has had its tokens.
+Status Continue(const Sheet& sheet, const TaskVocabulary& vocabulary, Speaker& speaker, Outcomes* outcomes) {
+  const int length = static_cast<int>(sheet.prompt.size());
+  bool fed = false;
+  for (const Question& question : sheet.questions) {
+    // Where tokens cannot be taken back, the prompt is read again.
+    if (!fed || !speaker.Keep(length)) {
+      speaker.Forget();
+      if (const auto ignored = speaker.Feed(sheet.prompt, 1); !ignored.ok()) return ignored.status();
+      fed = true;
+    }
+    std::string text;
+    for (const Token token : question.ask) text += vocabulary.piece(token);
+    text.erase(0, text.find('{') + 1);
+    StatusOr<std::vector<Token>> next = speaker.Feed(question.ask, 1);
+    for (int i = 0; next.ok() && !vocabulary.ends(next->back()) && i < kJsonTokens; ++i) {
+      const Token token = next->back();
+      text += vocabulary.piece(token);
+      if (FollowJson(text) != JsonEnd::kOpen) break;
+      next = speaker.Feed(std::span<const Token>(&token, 1), 1);
+    }
+    if (!next.ok()) return next.status();
+    outcomes->passed.push_back(FollowJson(text) == JsonEnd::kClosed ? 1 : 0);
+    outcomes->value.push_back(0);
   }
-  if (!next.ok()) return next.status();
-  return tokens;
+  return {};
 }
 
 Status Ask(Task task, const Sheet& sheet, Speaker& speaker, Outcomes* outcomes) {
-  const float length = task == Task::kNeedle ? static_cast<float>(SheetTokens(sheet, 0)) : 0;
+  const float length = task == Task::kNeedle ? static_cast<float>(SheetTokens(sheet)) : 0;
   speaker.Forget();
-  StatusOr<Token> next = speaker.Feed(sheet.prompt);
-  if (!next.ok()) return next.status();
+  if (const auto ignored = speaker.Feed(sheet.prompt, 1); !ignored.ok()) return ignored.status();
   for (const Question& question : sheet.questions) {
-    next = speaker.Feed(question.ask);
-    bool right = true;
-    for (const Token& token : question.answer) {
-      if (!next.ok()) return next.status();
-      right &= *next == token;
-      next = speaker.Feed(std::span<const Token>(&token, 1));
-    }
-    if (!next.ok()) return next.status();
+    std::vector<Token> tokens = question.ask;
+    tokens.insert(tokens.end(), question.answer.begin(), question.answer.end());
+    // Behind the question, and behind each token of the answer; what comes after the last is not asked.
+    StatusOr<std::vector<Token>> said = speaker.Feed(tokens, static_cast<int>(question.answer.size()) + 1);
+    if (!said.ok()) return said.status();
+    const bool right = std::equal(question.answer.begin(), question.answer.end(), said->begin());
     outcomes->passed.push_back(right ? 1 : 0);
     outcomes->value.push_back(length);
   }
@@ -81,34 +91,19 @@ StatusOr<std::vector<Task>> ParseTasks(std::string_view text) {
   return tasks;
 }
 
-int SheetTokens(const Sheet& sheet, int generated) {
+int SheetTokens(const Sheet& sheet) {
   size_t tokens = sheet.prompt.size();
   for (const Question& question : sheet.questions) tokens += question.ask.size() + question.answer.size();
-  return static_cast<int>(tokens) + generated;
+  return static_cast<int>(tokens);
 }
 
 StatusOr<Outcomes> RunTask(Task task, const std::vector<Sheet>& sheets, const TaskVocabulary& vocabulary, Speaker& speaker,
                            const std::function<void(int)>& progress) {
   Outcomes outcomes;
   for (const Sheet& sheet : sheets) {
-    if (task == Task::kCopy || task == Task::kNeedle) {
-      if (Status status = Ask(task, sheet, speaker, &outcomes); !status.ok()) return status;
-    } else if (task == Task::kJson) {
-      std::string text;
-      StatusOr<std::vector<Token>> tokens = Generate(sheet.prompt, kJsonTokens, vocabulary, speaker, [&](Token token) {
-        text += vocabulary.piece(token);
-        return FollowJson(text) != JsonEnd::kOpen;
-      });
-      if (!tokens.ok()) return tokens.status();
-      outcomes.passed.push_back(FollowJson(text) == JsonEnd::kClosed ? 1 : 0);
-      outcomes.value.push_back(0);
-    } else {
-      StatusOr<std::vector<Token>> tokens = Generate(sheet.prompt, kRepeatTokens, vocabulary, speaker, [](Token) { return false; });
-      if (!tokens.ok()) return tokens.status();
-      outcomes.passed.push_back(0);
-      outcomes.value.push_back(static_cast<float>(RepeatedGrams(*tokens, kRepeatGram)));
-    }
-    progress(SheetTokens(sheet, 0));
+    Status status = task == Task::kJson ? Continue(sheet, vocabulary, speaker, &outcomes) : Ask(task, sheet, speaker, &outcomes);
+    if (!status.ok()) return status;
+    progress(SheetTokens(sheet));
   }
   return outcomes;
 }

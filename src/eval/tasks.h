@@ -35,16 +35,20 @@ struct TaskVocabulary {
   std::optional<Token> bos;
 };
 
-// A model with a cache: remembers what it was fed and names the most likely next token.
+// A model with a cache: remembers what it was fed and names most likely next tokens.
 class Speaker {
  public:
   virtual ~Speaker() = default;
   virtual void Forget() = 0;
-  virtual StatusOr<Token> Feed(std::span<const Token> tokens) = 0;
+  // Forgets all but the first `count` tokens; false where it cannot.
+  virtual bool Keep(int count) = 0;
+  // The most likely token behind each of the last `wanted` (at least 1) of `tokens`.
+  virtual StatusOr<std::vector<Token>> Feed(std::span<const Token> tokens, int wanted) = 0;
 };
 
-// Asked behind a prompt. Greedy decoding writes `answer` exactly if each of its tokens is the most likely one behind the right ones before
-// it, so the right ones are fed whatever the model says, and the next question finds no wrong answer above it.
+// Asked behind a prompt. Of copy and needle: greedy decoding writes `answer` exactly if each of its tokens is the most likely one behind the
+// right ones before it, so both are fed at once whatever the model says, and the next question finds no wrong answer above it. Of json: the
+// beginning of an object that the model goes on with; the next one finds the prompt alone.
 struct Question {
   std::vector<Token> ask, answer;
 };
@@ -59,25 +63,24 @@ struct Outcomes {
 };
 
 inline constexpr int kCopyKeys = 64, kCopyAsked = 8, kCopySheets = 4;
-inline constexpr int kNeedleDepths = 10, kNeedleLengths = 6;
-inline constexpr int kJsonItems = 12, kJsonTokens = 64;
-inline constexpr int kRepeatItems = 8, kRepeatTokens = 96, kRepeatGram = 4;
+inline constexpr int kNeedleDepths = 15, kNeedleLengths = 4;
+inline constexpr int kJsonSheets = 3, kJsonAsked = 4, kJsonRecords = 8, kJsonTokens = 64;
+inline constexpr int kRepeatGram = 4;
 inline constexpr double kRepeatSlack = 0.1;  // a text may repeat so much more of itself than that of f16
 
 // 64 lines "key = number"; eight of them are asked for.
 std::vector<Sheet> CopySheets(const TaskVocabulary& vocabulary);
-// A sheet a length, the last of `context_tokens`: the text `filler` with ten sentences in it at ten depths, each asked for; the nine others
-// are decoys that differ in a word. Empty when the context is too short for that.
+// A sheet a length, the last of `context_tokens`: the text `filler` with a sentence in it at each depth, all of which are asked for; the
+// others are decoys that differ in a word. Empty when the context is too short for that.
 std::vector<Sheet> NeedleSheets(const TaskVocabulary& vocabulary, std::span<const Token> filler, int context_tokens);
-// Records in JSON, the last of which has just begun; no questions.
+// Records in JSON, and beginnings of one more, each a step further into it.
 std::vector<Sheet> JsonSheets(const TaskVocabulary& vocabulary);
-// Passages of the text; no questions.
-std::vector<Sheet> RepeatSheets(const TaskVocabulary& vocabulary, std::span<const Token> text, int context_tokens);
 
-// Tokens that a sheet takes with all questions and `generated` more.
-int SheetTokens(const Sheet& sheet, int generated);
+// Tokens that a sheet takes with all questions.
+int SheetTokens(const Sheet& sheet);
 
-// Runs a task; `sheets` are its own. Scores of needles are in the order length, depth.
+// Runs copy, needle or json; `sheets` are its own. Scores of needles are in the order length, depth. `repeat` needs no prompts of its own:
+// it looks at the greedy texts that were written anyway.
 StatusOr<Outcomes> RunTask(Task task, const std::vector<Sheet>& sheets, const TaskVocabulary& vocabulary, Speaker& speaker,
                            const std::function<void(int)>& progress);
 

@@ -9,6 +9,9 @@
 namespace swivel {
 namespace {
 
+// Tokens of the longest answer and one more, generously.
+constexpr int kMostWanted = 32;
+
 class ContextSpeaker : public Speaker {
  public:
   ContextSpeaker(Context& context, int micro_batch) : context_(context), micro_batch_(micro_batch) {}
@@ -17,15 +20,27 @@ class ContextSpeaker : public Speaker {
     context_.Clear();
     position_ = 0;
   }
-  StatusOr<Token> Feed(std::span<const Token> tokens) override {
+  bool Keep(int count) override {
+    if (!context_.Truncate(count)) return false;
+    position_ = count;
+    return true;
+  }
+  StatusOr<std::vector<Token>> Feed(std::span<const Token> tokens, int wanted) override {
+    std::vector<Token> likely;
     while (!tokens.empty()) {
       const size_t count = std::min(tokens.size(), static_cast<size_t>(micro_batch_));
-      Status status = context_.Decode(tokens.first(count), position_, count == tokens.size() ? 1 : 0);
+      const int later = static_cast<int>(tokens.size() - count);
+      const int outputs = std::clamp(wanted - later, 0, static_cast<int>(count));
+      Status status = context_.Decode(tokens.first(count), position_, outputs);
       if (!status.ok()) return status;
+      for (int row = 0; row < outputs; ++row) {
+        const std::span<const float> logits(context_.Logits(row), static_cast<size_t>(context_.model().vocab_size()));
+        likely.push_back(static_cast<Token>(ArgMax(logits)));
+      }
       position_ += static_cast<int>(count);
       tokens = tokens.subspan(count);
     }
-    return static_cast<Token>(ArgMax(std::span<const float>(context_.Logits(0), static_cast<size_t>(context_.model().vocab_size()))));
+    return likely;
   }
 
  private:
@@ -50,36 +65,32 @@ struct Job {
   std::string not_measured;
 };
 
-std::vector<Job> Plan(const std::vector<Task>& tasks, const TaskVocabulary& vocabulary, std::span<const Token> text, int context_tokens) {
-  std::vector<Job> jobs;
-  for (const Task task : tasks) {
-    Job job{task, {}, {}, {}};
-    int generated = 0;
-    switch (task) {
-      case Task::kCopy:
-        job.sheets = CopySheets(vocabulary);
-        break;
-      case Task::kNeedle:
-        job.sheets = NeedleSheets(vocabulary, text, context_tokens);
-        break;
-      case Task::kJson:
-        job.sheets = JsonSheets(vocabulary);
-        generated = kJsonTokens;
-        break;
-      case Task::kRepeat:
-        job.sheets = RepeatSheets(vocabulary, text, context_tokens);
-        generated = kRepeatTokens;
-        break;
-    }
-    int longest = 0;
-    for (const Sheet& sheet : job.sheets) longest = std::max(longest, SheetTokens(sheet, generated));
-    if (job.sheets.empty() || longest > context_tokens) {
-      job.not_measured = fmt::format("a context of {} tokens is too short for it", context_tokens);
-    }
-    job.unit = fmt::format("task {} 1", TaskName(task));  // the number changes with the prompts
-    jobs.push_back(std::move(job));
+// One of copy, needle and json.
+Job Plan(Task task, const TaskVocabulary& vocabulary, std::span<const Token> text, int context_tokens) {
+  Job job{task, {}, fmt::format("task {} 2", TaskName(task)), {}};  // the number changes with the prompts
+  if (task == Task::kCopy) job.sheets = CopySheets(vocabulary);
+  if (task == Task::kNeedle) job.sheets = NeedleSheets(vocabulary, text, context_tokens);
+  if (task == Task::kJson) job.sheets = JsonSheets(vocabulary);
+  int longest = 0;
+  for (const Sheet& sheet : job.sheets) longest = std::max(longest, SheetTokens(sheet) + (task == Task::kJson ? kJsonTokens : 0));
+  if (job.sheets.empty() || longest > context_tokens) {
+    job.not_measured = fmt::format("a context of {} tokens is too short for it", context_tokens);
   }
-  return jobs;
+  return job;
+}
+
+// How much the greedy texts repeat themselves; no items where there are none.
+Outcomes Repetition(const Store& store, const std::string& name, const QualityOptions& options) {
+  Outcomes outcomes;
+  for (int t = 0; t < options.trajectories; ++t) {
+    const Record* record = store.Find(name, TrajectoryUnit(t, options));
+    if (record == nullptr || !record->columns.contains("tokens")) return {};
+    std::vector<Token> tokens;
+    for (const float token : record->columns.at("tokens")) tokens.push_back(static_cast<Token>(token));
+    outcomes.passed.push_back(0);
+    outcomes.value.push_back(static_cast<float>(RepeatedGrams(tokens, kRepeatGram)));
+  }
+  return outcomes;
 }
 
 }  // namespace
@@ -90,15 +101,17 @@ Status EvaluateTasks(ModelPair& models, std::span<const Token> text, const std::
   StatusOr<Model*> stock = models.For(report->caches[0].cache);
   if (!stock.ok()) return stock.status();
   const TaskVocabulary vocabulary = VocabularyOf(**stock);
-  const std::vector<Job> jobs = Plan(tasks, vocabulary, text, options.context_tokens);
+  std::vector<Job> jobs;
+  for (const Task task : tasks) jobs.push_back(task == Task::kRepeat ? Job{task, {}, {}, {}} : Plan(task, vocabulary, text, options.context_tokens));
   ContextOptions context_options;
   context_options.context_tokens = options.context_tokens;
   context_options.batch_tokens = context_options.micro_batch_tokens = options.micro_batch;
+  context_options.max_outputs = std::min(kMostWanted, options.micro_batch);
   context_options.threads = options.threads;
 
   double work = 0;
   for (const Job& job : jobs) {
-    for (const Sheet& sheet : job.sheets) work += SheetTokens(sheet, 0);
+    for (const Sheet& sheet : job.sheets) work += SheetTokens(sheet);
   }
   progress->Begin(work * static_cast<double>(report->caches.size()));
   for (size_t c = 0; c < report->caches.size(); ++c) {
@@ -107,6 +120,11 @@ Status EvaluateTasks(ModelPair& models, std::span<const Token> text, const std::
     const std::string name = c == 0 ? kBaseName : StoreName(quality.cache);
     std::unique_ptr<Context> context;  // made when something has to be run
     for (const Job& job : jobs) {
+      if (job.task == Task::kRepeat) {
+        quality.tasks.push_back(ScoreTask(job.task, Repetition(*store, name, options), Repetition(*store, kBaseName, options)));
+        if (options.trajectories == 0) quality.tasks.back().not_measured = "--greedy is 0: no text is written";
+        continue;
+      }
       if (!job.not_measured.empty()) {
         TaskScore score;
         score.task = job.task;

@@ -103,7 +103,7 @@ inline EvalReport SampleReport(bool with_tasks = true, bool with_speed = true) {
         for (int item = 0; item < (t == 1 ? 60 : 12); ++item) {
           outcomes.passed.push_back(random.Uniform() < 0.93 - samples[i].kld ? 1 : 0);
           outcomes.value.push_back(t == 3   ? static_cast<float>(0.3 + 0.1 * random.Uniform() + samples[i].kld)
-                                   : t == 1 ? static_cast<float>(600 + item / kNeedleDepths * 289)
+                                   : t == 1 ? static_cast<float>(600 + item / kNeedleDepths * 482)
                                             : 0);
         }
         if (i == 0) base[t] = outcomes;

@@ -10,7 +10,7 @@
 #include "cli/calibration_text.h"
 #include "eval/metrics.h"
 #include "llama.h"
-#include "llama/f32_weights.h"
+#include "llama/wide_weights.h"
 #include "llama/model.h"
 #include "llama/plugin.h"
 
@@ -34,7 +34,7 @@ class SecondSequence : public testing::Test {
   void SetUp() override {
     const char* path = std::getenv("SWIVEL_MODEL_S");
     if (path == nullptr) GTEST_SKIP() << "SWIVEL_MODEL_S is not set; try SWIVEL_MODEL_S=$(tools/model S)";
-    auto f32 = ExpandToF32(path, 2);
+    auto f32 = WidenWeights(path, "f32", 2);
     ASSERT_TRUE(f32.ok()) << f32.status().message();
     models_ = std::make_unique<ModelPair>(*f32);
     Model* model = Get(Model::Devices::kCpu);
