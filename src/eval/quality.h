@@ -90,6 +90,8 @@ struct QualityReport {
   int num_groups = 0;              // more than one when not all contexts fit in memory at once; the base then runs once a group
   int logit_batch = 0;             // positions whose logits are held at once
   int64_t memory_bound_bytes = 0;  // logits and caches of the contexts that live together; weights and graph buffers excluded
+  // That are scored on the prefill path.
+  size_t positions() const { return caches.empty() ? 0 : caches[0].prefill.series.size(); }
   std::string token_hash;          // of the tokens and positions that were scored: equal ones can be compared position by position
 };
 

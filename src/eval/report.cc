@@ -84,12 +84,12 @@ std::string ReportMarkdown(const EvalReport& report) {
       "f16, q8_0, q4_0 are llama.cpp's own caches (q* rotated as it does by default). KLD: from f16, nats a token, mean ± standard error\n"
       "(blocks of {} positions); 99 %: its tail; top-1: same most likely token; decode: one token at a time, teacher-forced; MiB: of\n"
       "{} tokens, all packed (rows that are kept exact come on top; swivel size counts them); pp, tg: prompt and generation, tokens a second; RSS: peak of the process in MiB, weights included.\n\n",
-      BlockLength(report.quality.floor.kld.positions), report.options.context_tokens);
+      BlockLength(report.quality.positions()), report.options.context_tokens);
   text += DetailsMarkdown(report, names) + SensitivityText(report.sensitivity) + ChecksText(report);
   text +=
       fmt::format("Model {} ({}, weights {}).\nText {}: {} x {} tokens, {} positions; decode {}; prompts in micro-batches of {}.\n",
                   report.model, report.model_description, report.weights, report.text, report.quality.chunks, report.options.context_tokens,
-                  report.quality.floor.kld.positions, report.quality.floor_decode.kld.positions, report.options.micro_batch);
+                  report.quality.positions(), report.quality.floor_decode.kld.positions, report.options.micro_batch);
   if (!report.speed.empty()) {
     text += fmt::format("Speed at depth {}, {} round{}, one process a cache. ", report.depth, report.rounds, report.rounds == 1 ? "" : "s");
   }

@@ -24,7 +24,7 @@ std::string BarChart(const EvalReport& report, const std::string& unit, const st
   for (size_t i = 0; i < caches.size(); ++i) most = std::max(most, value(i).value_or(0));
   if (most <= 0) return "";
   constexpr double kRow = 24, kLeft = 160;
-  const double right = kWidth - 90;
+  const double right = kWidth - 120;  // room for the longest label
   const int height = static_cast<int>(kRow * static_cast<double>(caches.size())) + 12;
   std::string svg = fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", kWidth, height, EscapeHtml(unit));
   for (size_t i = 0; i < caches.size(); ++i) {
@@ -49,7 +49,7 @@ std::string NeedleChart(const EvalReport& report) {
   const std::vector<CacheQuality>& caches = report.quality.caches;
   constexpr double kCell = 17, kGap = 34;
   constexpr double kGridWidth = kCell * kNeedleDepths, kGridHeight = kCell * kNeedleLengths;
-  constexpr int kColumns = 3;
+  constexpr int kColumns = 2;
   // 0 neither, 1 lost, 2 gained, 3 both.
   constexpr const char* kFill[] = {"var(--grid)", "var(--bad)", "var(--c0)", "var(--good)"};
   constexpr const char* kSign[] = {"·", "×", "+", ""};
@@ -71,10 +71,11 @@ std::string NeedleChart(const EvalReport& report) {
             "<g><rect class=\"cell\" style=\"fill:{}\" x=\"{:.0f}\" y=\"{:.0f}\" width=\"{}\" height=\"{}\"/><text class=\"t\" "
             "style=\"fill:var(--page)\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text><title>depth {} %, {} tokens: "
             "{}</title></g>",
-            kFill[state], x, y, kCell, kCell, x + kCell / 2, y + 13, kSign[state], 5 + 100 * depth / kNeedleDepths, score.lengths[length],
+            kFill[state], x, y, kCell, kCell, x + kCell / 2, y + 13, kSign[state], (100 * depth + 50) / kNeedleDepths, score.lengths[length],
             kSays[state]);
       }
-      body += fmt::format("<text class=\"t\" x=\"{:.0f}\" y=\"{:.0f}\">depth 5 … 95 %</text>\n", left, top + kGridHeight + 16);
+      body += fmt::format("<text class=\"t\" x=\"{:.0f}\" y=\"{:.0f}\">depth {} … {} %</text>\n", left, top + kGridHeight + 16, 50 / kNeedleDepths,
+                          100 - 50 / kNeedleDepths);
       if ((drawn - 1) % kColumns != 0) continue;
       for (const int length : {1, kNeedleLengths}) {
         body += fmt::format("<text class=\"t\" x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>", left - 6,

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <optional>
-#include <utility>
 
 namespace swivel {
 namespace {
@@ -39,11 +38,10 @@ std::vector<Choice> Choose(const EvalReport& report) {
     const double x = *caches[a].use.bits_per_value, y = *caches[b].use.bits_per_value;
     return x != y ? x < y : *caches[a].prefill.kld.mean < *caches[b].prefill.kld.mean;
   };
-  for (const auto& [name, word] : {std::pair("q8_0", "Safe"), std::pair("q4_0", "Balanced")}) {
-    const std::optional<size_t> known = Find(report, name);
-    if (!known) continue;
-    const std::vector<CacheVerdict> verdicts = Judge(report.quality, *known);
-    size_t best = *known;
+  // The smallest that is not worse than `known`.
+  auto as_good_as = [&](size_t known) {
+    const std::vector<CacheVerdict> verdicts = Judge(report.quality, known);
+    size_t best = known;
     for (size_t i = 1; i < caches.size(); ++i) {
       if (!Usable(caches[i]) || !smaller(i, best)) continue;
       // Both paths must hold: a cache that is good in batches alone is of no use to somebody who generates.
@@ -51,16 +49,27 @@ std::vector<Choice> Choose(const EvalReport& report) {
       const bool holds = prefill == Verdict::kBetter || prefill == Verdict::kNotDistinguishable;
       if (holds && decode != Verdict::kWorse) best = i;
     }
-    Add(best,
-        best == *known ? fmt::format("{}: {} itself, nothing smaller is as near to f16", word, name)
-                       : fmt::format("{}: not worse than {}", word, name),
-        &choices);
+    return best;
+  };
+  if (const std::optional<size_t> q8_0 = Find(report, "q8_0")) {
+    const size_t best = as_good_as(*q8_0);
+    Add(best, best == *q8_0 ? "Nothing smaller is as near to f16 as q8_0" : "Smallest that is not worse than q8_0", &choices);
+  }
+  if (const std::optional<size_t> q4_0 = Find(report, "q4_0")) {
+    size_t nearest = *q4_0;
+    for (size_t i = 1; i < caches.size(); ++i) {
+      if (!Usable(caches[i]) || *caches[i].use.bits_per_value > *caches[*q4_0].use.bits_per_value) continue;
+      if (*caches[i].prefill.kld.mean < *caches[nearest].prefill.kld.mean) nearest = i;
+    }
+    Add(nearest, nearest == *q4_0 ? "Nothing in q4_0's memory is nearer to f16 than q4_0" : "Nearest to f16 in no more memory than q4_0", &choices);
+    const size_t best = as_good_as(*q4_0);
+    if (best != *q4_0) Add(best, "Smallest that is not worse than q4_0", &choices);
   }
   std::optional<size_t> smallest;
   for (size_t i = 1; i < caches.size(); ++i) {
     if (Usable(caches[i]) && (!smallest || smaller(i, *smallest))) smallest = i;
   }
-  if (smallest) Add(*smallest, "Smallest: weigh what it costs", &choices);
+  if (smallest) Add(*smallest, "Smallest of all: weigh what it costs", &choices);
   return choices;
 }
 
@@ -78,7 +87,9 @@ std::string UseCommand(const EvalReport& report, const CacheQuality& cache) {
     const std::string type = name.starts_with("stock:") ? name.substr(6) : name;
     return fmt::format("llama-server -m {} -fa on -ctk {} -ctv {}", report.model, type, type);
   }
-  return fmt::format("swivel exec llama-server -m {} --kv {}", report.model, cache.cache.spec);
+  // As it was named, which is shorter than what a preset stands for.
+  const std::string kv = name.starts_with("swivel:") ? name.substr(7) : name;
+  return fmt::format("swivel exec llama-server -m {} --kv {}", report.model, kv);
 }
 
 }  // namespace swivel

@@ -10,10 +10,10 @@
 
 namespace swivel {
 
-// The smallest cache that this text does not show to be worse than a known one, and the smallest of all. Known ones are what people use
-// today; so no threshold of ours decides.
+// The smallest cache that this text does not show to be worse than a known one, the nearest to f16 in the memory of q4_0, and the smallest of
+// all. Known ones are what people use today; so no threshold of ours decides.
 struct Choice {
-  std::vector<std::string> reasons;  // "Balanced: not worse than q4_0"; more when one cache is several choices
+  std::vector<std::string> reasons;  // "Smallest that is not worse than q4_0"; more when one cache is several choices
   size_t cache = 0;                  // index into report.quality.caches
 };
 std::vector<Choice> Choose(const EvalReport& report);

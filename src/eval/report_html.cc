@@ -166,7 +166,7 @@ std::string ReportHtml(const EvalReport& report) {
       "<header><h1>What a smaller KV cache costs</h1>\n<p>{} ({}), {} positions of {}, contexts of {} tokens. All is relative to the "
       "model’s own "
       "f16 cache.</p></header>\n<main>\n",
-      EscapeHtml(slash), EscapeHtml(report.model_description), report.quality.floor.kld.positions,
+      EscapeHtml(slash), EscapeHtml(report.model_description), report.quality.positions(),
       EscapeHtml(report.text.substr(report.text.find_last_of('/') + 1)), report.options.context_tokens);
   page +=
       "<section><h2 id=\"choice\">Which cache to use</h2>\n<div class=\"cards\">\n" + cards +

@@ -64,20 +64,28 @@ TEST(ReportHtml, ARefusedOrDamagedCacheIsARow) {
 TEST(Choose, TakesTheSmallestThatIsNotWorse) {
   const EvalReport report = SampleReport();
   const std::vector<Choice> choices = Choose(report);
-  ASSERT_EQ(choices.size(), 3u);
+  ASSERT_EQ(choices.size(), 4u);
   EXPECT_EQ(report.quality.caches[choices[0].cache].cache.name, "q8_0");
-  EXPECT_NE(choices[0].reasons[0].find("q8_0 itself"), std::string::npos);
+  EXPECT_EQ(choices[0].reasons[0], "Nothing smaller is as near to f16 as q8_0");
+  size_t nearest = 0;
+  for (size_t i = 1; i < report.quality.caches.size(); ++i) {
+    const CacheQuality& cache = report.quality.caches[i];
+    if (cache.use.bits_per_value > 4.5) continue;
+    if (nearest == 0 || *cache.prefill.kld.mean < *report.quality.caches[nearest].prefill.kld.mean) nearest = i;
+  }
+  EXPECT_EQ(choices[1].cache, nearest);
+  EXPECT_EQ(choices[1].reasons[0], "Nearest to f16 in no more memory than q4_0");
   // tcq3 is as good as q4_0 here with 3.25 bits.
-  EXPECT_EQ(report.quality.caches[choices[1].cache].cache.name, "tcq3");
-  EXPECT_EQ(choices[1].reasons[0], "Balanced: not worse than q4_0");
-  EXPECT_EQ(report.quality.caches[choices[2].cache].cache.name, "tcq2");
+  EXPECT_EQ(report.quality.caches[choices[2].cache].cache.name, "tcq3");
+  EXPECT_EQ(choices[2].reasons[0], "Smallest that is not worse than q4_0");
+  EXPECT_EQ(report.quality.caches[choices[3].cache].cache.name, "tcq2");
 }
 
 TEST(Choose, ABadDecodePathIsNoChoice) {
   EvalReport report = SampleReport();
   for (float& kld : report.quality.caches[6].decode.series.kld) kld *= 50;
   const std::vector<Choice> choices = Choose(report);
-  EXPECT_NE(report.quality.caches[choices[1].cache].cache.name, "tcq3");
+  EXPECT_NE(report.quality.caches[choices[2].cache].cache.name, "tcq3");
 }
 
 TEST(ChangedTokens, CountsInWords) {
@@ -95,7 +103,7 @@ TEST(UseCommand, IsOneThatRuns) {
   EXPECT_EQ(UseCommand(report, report.quality.caches[9]),
             "llama-server -m models/SmolLM2-135M-Instruct-Q4_1.gguf -fa on -ctk q5_1 -ctv q5_1");
   EXPECT_EQ(UseCommand(report, report.quality.caches[6]),
-            "swivel exec llama-server -m models/SmolLM2-135M-Instruct-Q4_1.gguf --kv k=tcq3,v=tcq3");
+            "swivel exec llama-server -m models/SmolLM2-135M-Instruct-Q4_1.gguf --kv tcq3");
 }
 
 TEST(HistogramChart, DrawsSingleTokensAndZeros) {

@@ -188,7 +188,7 @@ std::string ReportJson(const EvalReport& report) {
   json["target"] = report.target;
   json["version"] = SWIVEL_VERSION;
   json["llama_cpp"] = report.llama_build;
-  json["block_positions"] = BlockLength(report.quality.floor.kld.positions);
+  json["block_positions"] = BlockLength(report.quality.positions());
   json["logit_batch"] = report.quality.logit_batch;
   json["memory_bound_bytes"] = report.quality.memory_bound_bytes;
   json["command"] = report.command;
