@@ -79,6 +79,11 @@ int RunCompare(const CompareArguments& arguments) {
   if (limits.empty()) return 0;
 
   if (!why_not.empty()) return Fail("a limit needs two evaluations of the same tokens: " + why_not);
+  for (const Limit& limit : limits) {
+    if (limit.figure == "decode_kld" && a->decode_tokens != b->decode_tokens) {
+      return Fail(fmt::format("a limit on decode_kld needs the same tokens decoded: {} and {}", a->decode_tokens, b->decode_tokens));
+    }
+  }
   bool beyond = false;
   for (const ComparedCache& cache : *compared) {
     for (const Limit& limit : limits) {

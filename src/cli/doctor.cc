@@ -13,6 +13,7 @@
 #include "cli/doctor_process.h"
 #include "cli/exec_programs.h"
 #include "cli/paths.h"
+#include "eval/command_line.h"
 
 namespace swivel::cli {
 namespace {

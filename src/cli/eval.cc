@@ -93,8 +93,7 @@ void AddEval(CLI::App& app, int* exit_code) {
   command->add_option("--greedy", arguments->trajectories, "Greedy continuations compared with those of f16; 0: none")
       ->capture_default_str()
       ->check(CLI::Range(0, 1000));
-  command->add_option("--greedy-tokens", arguments->trajectory_tokens, "Tokens of each")
-      ->capture_default_str()
+  command->add_option("--greedy-tokens", arguments->trajectory_tokens, "Tokens of each (default: 64, or half of -c if that is less)")
       ->check(CLI::Range(1, 1 << 16));
   command
       ->add_option("--decode-tokens", arguments->decode_tokens,

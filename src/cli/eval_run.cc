@@ -11,6 +11,7 @@
 #include "base/version.h"
 #include "cli/eval_arguments.h"
 #include "cli/lists.h"
+#include "eval/command_line.h"
 #include "eval/measure.h"
 #include "eval/output_file.h"
 #include "eval/progress.h"
@@ -25,14 +26,6 @@
 
 namespace swivel::cli {
 namespace {
-
-std::string OwnCommandLine() {
-  StatusOr<std::string> text = ReadFile("/proc/self/cmdline");
-  if (!text.ok()) return {};
-  while (!text->empty() && text->back() == '\0') text->pop_back();
-  std::replace(text->begin(), text->end(), '\0', ' ');
-  return *text;
-}
 
 bool Names(const std::vector<CacheChoice>& caches, const std::string& name) {
   return std::any_of(caches.begin(), caches.end(), [&](const CacheChoice& cache) { return cache.name == name; });
@@ -59,6 +52,11 @@ Status Check(const EvalArguments& arguments, const std::vector<CacheChoice>& cac
   if (arguments.decode_tokens > arguments.context / 4) {
     return Status::Invalid(
         fmt::format("--decode-tokens {} is more than a quarter of the context ({} tokens)", arguments.decode_tokens, arguments.context));
+  }
+  const int room = arguments.context - QualityOptions{.context_tokens = arguments.context}.prompt_tokens();
+  if (arguments.trajectories > 0 && arguments.trajectory_tokens > room) {
+    return Status::Invalid(fmt::format("--greedy-tokens {} does not fit: a context of {} tokens has room for {} behind a prompt",
+                                       arguments.trajectory_tokens, arguments.context, room));
   }
   if (arguments.score_from >= arguments.context - 1) {
     return Status::Invalid(
@@ -140,7 +138,7 @@ Status Evaluate(const EvalArguments& arguments, EvalReport* report) {
   options.score_from = arguments.score_from;
   options.micro_batch = arguments.micro_batch;
   options.trajectories = arguments.trajectories;
-  options.trajectory_tokens = arguments.trajectory_tokens;
+  options.trajectory_tokens = arguments.trajectory_tokens > 0 ? arguments.trajectory_tokens : std::min(64, arguments.context / 2);
   options.decode_tokens = arguments.decode_tokens >= 0 ? arguments.decode_tokens : std::min(128, arguments.context / 4);
   options.threads = arguments.threads;
 

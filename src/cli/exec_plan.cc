@@ -8,6 +8,7 @@
 #include "cache/spec.h"
 #include "cli/lists.h"
 #include "codec/codec.h"
+#include "eval/command_line.h"
 
 namespace swivel::cli {
 namespace {

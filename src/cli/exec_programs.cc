@@ -119,12 +119,4 @@ bool HasFlag(const std::vector<std::string>& names, size_t begin, const std::vec
 
 bool IsOff(const std::string& value) { return value == "off" || value == "disabled" || value == "false" || value == "0"; }
 
-std::string ShellQuote(const std::string& word) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 }  // namespace swivel::cli

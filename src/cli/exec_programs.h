@@ -39,9 +39,6 @@ bool HasFlag(const std::vector<std::string>& names, size_t begin, const std::vec
 // What llama.cpp reads as "off".
 bool IsOff(const std::string& value);
 
-// One word (or more) as a POSIX shell reads it back.
-std::string ShellQuote(const std::string& word);
-
 }  // namespace swivel::cli
 
 #endif  // SWIVEL_CLI_EXEC_PROGRAMS_H_

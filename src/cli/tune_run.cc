@@ -19,6 +19,7 @@
 #include "base/hash.h"
 #include "base/version.h"
 #include "cli/size_cache.h"
+#include "eval/command_line.h"
 #include "eval/lock_step.h"
 #include "eval/output_file.h"
 #include "eval/progress.h"
@@ -47,14 +48,6 @@ constexpr size_t kMostContexts = 6;  // that live together, the base among them
 constexpr const char* kPlan = "plan";
 
 void Note(const std::string& text) { fmt::print(stderr, "swivel tune: {}\n", text); }
-
-std::string OwnCommandLine() {
-  StatusOr<std::string> text = ReadFile("/proc/self/cmdline");
-  if (!text.ok()) return {};
-  while (!text->empty() && text->back() == '\0') text->pop_back();
-  std::replace(text->begin(), text->end(), '\0', ' ');
-  return *text;
-}
 
 // A path as the file at `output` has to name it.
 std::string RelativeTo(const std::string& output, const std::string& path) {

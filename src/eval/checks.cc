@@ -7,16 +7,28 @@
 #include <cmath>
 #include <sstream>
 
+#include "cache/spec.h"
+
 namespace swivel {
 namespace {
 
 // A fault doubles a divergence; kernels that round differently do not.
 constexpr double kSuspiciousRatio = 2;
+// More than this share of exact rows, and figures are no longer those of the packed ones.
+constexpr double kMostlyExact = 0.3;
 
 double MeanOr0(const Agreement& agreement) { return agreement.kld.mean.value_or(0); }
 
 // Counters of a policy begin with its key: window_rows, sinks_rows.
 bool Counts(const std::string& counter, const std::string& key) { return counter == key || counter.starts_with(key + "_"); }
+
+// Of the tokens before an average scored position, the share that a staged cache keeps exact: window, half of the group that is being filled.
+double ExactShare(const QualityOptions& options, const CacheQuality& cache) {
+  const StatusOr<CacheSpec> spec = cache.cache.stock ? Status::NotFound("") : ParseSpec(cache.cache.spec);
+  if (!spec.ok() || !spec.value().Staged()) return 0;
+  const double before = (options.first_scored() + options.context_tokens) / 2.0;
+  return std::min(1.0, (spec.value().window + kGroupTokens / 2) / before);
+}
 
 }  // namespace
 
@@ -85,6 +97,10 @@ std::vector<std::string> Warnings(const QualityReport& report, const QualityOpti
   }
   for (const PolicyUse& policy : PoliciesOf(cache)) {
     if (policy.acted && *policy.acted == 0) warnings.push_back(fmt::format("{} never acted: its figures say nothing about it", policy.key));
+  }
+  if (const double exact = ExactShare(options, cache); exact > kMostlyExact) {
+    warnings.push_back(fmt::format("some {:.0f} % of the tokens that scored positions look back at are still exact: longer contexts lose more",
+                                   100 * exact));
   }
   const PairedDifference paths = DecodeAgainstPrefill(report, options, cache);
   if (paths.verdict == Verdict::kWorse && (paths.ratio > kSuspiciousRatio || std::isnan(paths.difference))) {

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <utility>
 
 #include "eval/output_file.h"
@@ -86,6 +87,12 @@ StatusOr<SavedEvaluation> ParseEvaluation(const std::string& text, const std::st
     if (row.is_object() && !TextAt(row, "kv").empty()) saved.caches.push_back(ParseCache(row));
   }
   if (saved.caches.empty()) return Status::Invalid(fmt::format("'{}' holds no results", path));
+  const size_t positions = std::accumulate(saved.runs.begin(), saved.runs.end(), size_t{0});
+  for (const SavedCache& cache : saved.caches) {
+    if (cache.kld_of_positions.empty() || cache.kld_of_positions.size() == positions) continue;
+    return Status::Invalid(fmt::format("'{}' is damaged: {} positions of {}, but its runs have {}", path, cache.kld_of_positions.size(), cache.kv,
+                                       positions));
+  }
   return saved;
 }
 
@@ -119,7 +126,7 @@ StatusOr<std::vector<ComparedCache>> Compare(const SavedEvaluation& a, const Sav
   } else {
     for (const SavedCache& cache : a.caches) {
       const SavedCache* other = b.Find(cache.kv);
-      if (other != nullptr && (cache.kld || other->kld)) compared.push_back({&cache, other, {}, {}});
+      if (other != nullptr && (cache.kld || other->kld || !cache.kld_of_positions.empty())) compared.push_back({&cache, other, {}, {}});
     }
   }
   if (compared.empty()) {

@@ -43,7 +43,7 @@ class Faults : public testing::Test {
     CaptureLlamaLog(false);
     path_ = WriteLlama("swivel_faults", GGML_TYPE_F32);
     options_.context_tokens = 256;
-    options_.chunks = 6;
+    options_.chunks = 12;
     options_.decode_tokens = 64;
     options_.trajectories = 2;
     options_.trajectory_tokens = 8;
@@ -55,7 +55,7 @@ class Faults : public testing::Test {
     Store store;
     Progress progress;
     const std::vector<Candidate> candidates = {{*ParseCacheChoice("q8_0"), true, {&Inject, &fault}}};
-    StatusOr<QualityReport> report = EvaluateQuality(models, RandomTokens(6 * 256), candidates, options_, &store, &progress);
+    StatusOr<QualityReport> report = EvaluateQuality(models, RandomTokens(12 * 256), candidates, options_, &store, &progress);
     EXPECT_TRUE(report.ok()) << report.status().message();
     return report.ok() ? *report : QualityReport();
   }

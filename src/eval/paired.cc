@@ -13,6 +13,15 @@ namespace {
 constexpr int kResamples = 4000;
 constexpr double kTail = 0.005;
 
+// 99.5 % quantile of Student's t with so many degrees of freedom over that of the normal distribution: Abramowitz and Stegun 26.7.5, within
+// .2 % from 7 on. Percentiles of a bootstrap are those of a normal distribution where the mean has a t distribution.
+double StudentOverNormal(double freedom) {
+  constexpr double z = 2.575829, z3 = z * z * z, z5 = z3 * z * z, z7 = z5 * z * z;
+  const double f = freedom;
+  const double t = z + (z3 + z) / (4 * f) + (5 * z5 + 16 * z3 + 3 * z) / (96 * f * f) + (3 * z7 + 19 * z5 + 17 * z3 - 15 * z) / (384 * f * f * f);
+  return t / z;
+}
+
 bool AllFinite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
 }
@@ -75,7 +84,7 @@ PairedDifference ComparePaired(std::span<const float> a, std::span<const float> 
   }
   std::sort(means.begin(), means.end());
   // Resampled means spread by sqrt((M-1)/M) too little.
-  const double widen = std::sqrt(static_cast<double>(num_blocks) / (num_blocks - 1));
+  const double widen = std::sqrt(static_cast<double>(num_blocks) / (num_blocks - 1)) * StudentOverNormal(num_blocks - 1);
   result.low = result.difference + widen * (Percentile(means, kTail) - result.difference);
   result.high = result.difference + widen * (Percentile(means, 1 - kTail) - result.difference);
   const double least = std::max(floor, 0.0);

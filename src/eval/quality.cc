@@ -99,7 +99,7 @@ void AssembleCache(const Store& store, const QualityOptions& options, const Qual
 
 }  // namespace
 
-bool IsState(const std::string& counter) { return counter.ends_with("_cells") || counter.ends_with("_layers"); }
+bool IsState(const std::string& counter) { return counter.ends_with("_cells") || counter.ends_with("_layers") || counter.ends_with("_used"); }
 
 std::string StoreName(const CacheChoice& cache) { return cache.stock ? fmt::format("stock:{}", cache.ggml_type) : "swivel:" + cache.spec; }
 std::string ChunkUnit(int chunk) { return fmt::format("chunk {}", chunk); }

@@ -57,7 +57,7 @@ class Runner {
       if (options_.decode_tokens > 0) units.emplace_back(DecodeUnit(options_.chunks - 1, options_.decode_tokens, step), options_.context_tokens / 2.0);
     }
     for (int t = 0; t < options_.trajectories && !is_floor; ++t) {
-      units.emplace_back(TrajectoryUnit(t, options_), PromptTokens() + options_.trajectory_tokens);
+      units.emplace_back(TrajectoryUnit(t, options_), options_.prompt_tokens() + options_.trajectory_tokens);
     }
     return units;
   }
@@ -97,7 +97,6 @@ class Runner {
   }
 
  private:
-  int PromptTokens() const { return std::min(options_.context_tokens / 2, 512); }
 
   std::vector<Token> Chunk(int c) const {
     const std::span<const Token> chunk =
@@ -163,7 +162,7 @@ class Runner {
   Status RunTrajectory(Member& member, const std::string& base_name, int index) {
     const std::string unit = TrajectoryUnit(index, options_);
     const Record* written = store_->Find(base_name, unit);
-    const int length = PromptTokens();
+    const int length = options_.prompt_tokens();
     const size_t spread = text_.size() - static_cast<size_t>(length);
     const size_t from = spread * static_cast<size_t>(index) / static_cast<size_t>(std::max(1, options_.trajectories));
     std::vector<Token> prompt(text_.begin() + static_cast<long>(from), text_.begin() + static_cast<long>(from) + length);
@@ -313,7 +312,9 @@ StatusOr<QualityReport> EvaluateQuality(ModelPair& models, std::span<const Token
   progress->Clear();
   for (size_t i = 0; i < report.caches.size(); ++i) {
     CacheQuality& cache = report.caches[i];
-    if (cache.refusal.empty()) cache.use = ReadUse(store->Find(i == 0 ? base_name : StoreName(cache.cache), ChunkUnit(0)));
+    if (!cache.refusal.empty()) continue;
+    cache.use = ReadUse(store->Find(i == 0 ? base_name : StoreName(cache.cache), ChunkUnit(0)));
+    cache.use.full_bytes = FullBytes(cache.cache, cache.use, *layout);
   }
   Assemble(*store, options, &report);
   for (CacheQuality& cache : report.caches) {

@@ -19,7 +19,7 @@ TextRow CacheRow(const CacheQuality& cache, const std::string& name, const Measu
   const bool is_base = !cache.log_ppl_ratio && cache.refusal.empty();
   return {name,
           OrDash(cache.use.bits_per_value, "{:.4g}"),
-          OrDash(cache.use.cache_bytes, "{:.1f}", kMiB),
+          OrDash(cache.use.full_bytes, "{:.1f}", kMiB),
           is_base ? "base" : KldWithErrorText(cache.prefill.kld),
           KldText(cache.prefill.kld.p99),
           PercentText(cache.prefill.same_top1),
@@ -42,7 +42,8 @@ std::string FloorText(const EvalReport& report) {
         "The weights are quantized and as they are: by that alone any two kernels are some .004 apart, which is in the rows of\n"
         "Swivel's caches (a row swivel:f16 shows how much) and not in this floor. --weights f16 takes it away.\n";
   }
-  if (!kernels.kld.mean) return text;
+  // llama.cpp's kernel for batches begins at 64 queries.
+  if (!kernels.kld.mean || kernels.kld.positions < 64) return text;
   text += fmt::format(
       "f16 in batches against f16 token by token: KLD {}, top-1 {} %. That far llama.cpp's own two kernels differ; a cache\n"
       "nearer to f16 than that cannot be told from it in use.\n",
@@ -82,8 +83,9 @@ std::string ReportMarkdown(const EvalReport& report) {
   std::string text = FloorText(report) + "\n" + TextTable(rows) + "\n" + legend + notes;
   text += fmt::format(
       "f16, q8_0, q4_0 are llama.cpp's own caches (q* rotated as it does by default). KLD: from f16, nats a token, mean ± standard error\n"
-      "(blocks of {} positions); 99 %: its tail; top-1: same most likely token; decode: one token at a time, teacher-forced; MiB: of\n"
-      "{} tokens, all packed (rows that are kept exact come on top; swivel size counts them); pp, tg: prompt and generation, tokens a second; RSS: peak of the process in MiB, weights included.\n\n",
+      "(blocks of {} positions); 99 %: its tail; top-1: same most likely token; decode: one token at a time, teacher-forced; bits: of a\n"
+      "packed value; MiB: of {} tokens, rows that are kept exact included; pp, tg: prompt and generation, tokens a second; RSS: peak of\n"
+      "the process in MiB, weights included.\n\n",
       BlockLength(report.quality.positions()), report.options.context_tokens);
   text += DetailsMarkdown(report, names) + SensitivityText(report.sensitivity) + ChecksText(report);
   text +=

@@ -66,7 +66,7 @@ std::string RateChart(const EvalReport& report) {
   const Box plot = {74, 14, kWidth - 14, kHeight - 52};
   const Axis x = Axis::Linear(0, std::ceil(most_bits + 0.5), plot.left, plot.right), y = Axis::Log(low, high, plot.bottom, plot.top);
   std::string svg = Open(kHeight, "Bits a value against KL divergence from f16");
-  svg += XAxisSvg(x, plot, "bits a value, everything counted (f16: 16)");
+  svg += XAxisSvg(x, plot, "bits a packed value, scales and means counted (f16: 16)");
   svg += YAxisSvg(y, plot, "KL divergence from f16, nats a token");
   std::vector<Box> avoid;
   if (y.Holds(kernels_kld)) {

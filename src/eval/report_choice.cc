@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
+
+#include "eval/command_line.h"
 
 namespace swivel {
 namespace {
 
 bool Usable(const CacheQuality& cache) {
-  return cache.refusal.empty() && cache.use.bits_per_value && cache.prefill.kld.mean && cache.prefill.kld.invalid == 0 &&
+  return cache.refusal.empty() && cache.use.bits_per_value && cache.use.full_bytes && cache.prefill.kld.mean && cache.prefill.kld.invalid == 0 &&
          cache.decode.kld.invalid == 0;
 }
 
@@ -35,8 +38,13 @@ std::vector<Choice> Choose(const EvalReport& report) {
   const std::vector<CacheQuality>& caches = report.quality.caches;
   std::vector<Choice> choices;
   auto smaller = [&](size_t a, size_t b) {
-    const double x = *caches[a].use.bits_per_value, y = *caches[b].use.bits_per_value;
+    const int64_t x = *caches[a].use.full_bytes, y = *caches[b].use.full_bytes;
     return x != y ? x < y : *caches[a].prefill.kld.mean < *caches[b].prefill.kld.mean;
+  };
+  // Whether the text is long enough to tell anything from `known`.
+  auto judged = [&](size_t known) {
+    const std::vector<CacheVerdict> verdicts = Judge(report.quality, known);
+    return std::any_of(verdicts.begin(), verdicts.end(), [](const CacheVerdict& v) { return v.prefill.verdict != Verdict::kNotMeasured; });
   };
   // The smallest that is not worse than `known`.
   auto as_good_as = [&](size_t known) {
@@ -53,12 +61,16 @@ std::vector<Choice> Choose(const EvalReport& report) {
   };
   if (const std::optional<size_t> q8_0 = Find(report, "q8_0")) {
     const size_t best = as_good_as(*q8_0);
-    Add(best, best == *q8_0 ? "Nothing smaller is as near to f16 as q8_0" : "Smallest that is not worse than q8_0", &choices);
+    Add(best,
+        !judged(*q8_0)  ? "Too few positions to say what is as near to f16 as q8_0"
+        : best == *q8_0 ? "Nothing smaller is as near to f16 as q8_0"
+                        : "Smallest that is not worse than q8_0",
+        &choices);
   }
   if (const std::optional<size_t> q4_0 = Find(report, "q4_0")) {
     size_t nearest = *q4_0;
     for (size_t i = 1; i < caches.size(); ++i) {
-      if (!Usable(caches[i]) || *caches[i].use.bits_per_value > *caches[*q4_0].use.bits_per_value) continue;
+      if (!Usable(caches[i]) || *caches[i].use.full_bytes > *caches[*q4_0].use.full_bytes) continue;
       if (*caches[i].prefill.kld.mean < *caches[nearest].prefill.kld.mean) nearest = i;
     }
     Add(nearest, nearest == *q4_0 ? "Nothing in q4_0's memory is nearer to f16 than q4_0" : "Nearest to f16 in no more memory than q4_0", &choices);
@@ -85,11 +97,11 @@ std::string UseCommand(const EvalReport& report, const CacheQuality& cache) {
   const std::string& name = cache.cache.name;
   if (cache.cache.stock) {
     const std::string type = name.starts_with("stock:") ? name.substr(6) : name;
-    return fmt::format("llama-server -m {} -fa on -ctk {} -ctv {}", report.model, type, type);
+    return fmt::format("llama-server -m {} -fa on -ctk {} -ctv {}", ShellQuote(report.model), type, type);
   }
   // As it was named, which is shorter than what a preset stands for.
   const std::string kv = name.starts_with("swivel:") ? name.substr(7) : name;
-  return fmt::format("swivel exec llama-server -m {} --kv {}", report.model, kv);
+  return fmt::format("swivel exec llama-server -m {} --kv {}", ShellQuote(report.model), ShellQuote(kv));
 }
 
 }  // namespace swivel

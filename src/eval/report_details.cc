@@ -37,7 +37,7 @@ std::string UntilCell(const CacheQuality& cache) {
 // "31/32 (0.84-0.99)"; what the cache kept of what f16 can do.
 std::string TaskCell(const TaskScore& score) {
   if (!score.not_measured.empty()) return "-";
-  return fmt::format("{}/{} ({:.2f}-{:.2f})", score.kept, score.base_passed, score.interval.low, score.interval.high);
+  return fmt::format("{}/{} ({:.2f}-{:.2f}) +{}", score.kept, score.base_passed, score.interval.low, score.interval.high, score.passed - score.kept);
 }
 
 std::string TasksMarkdown(const EvalReport& report, const std::vector<std::string>& names) {
@@ -62,12 +62,11 @@ std::string TasksMarkdown(const EvalReport& report, const std::vector<std::strin
   }
   return TextTable(rows) + "\n" + notes +
          fmt::format(
-             "Tasks: items that a cache does of those that f16 does, in parentheses the 95 % interval of that share (Wilson). copy: {} "
-             "keys\n"
-             "with numbers, {} asked for; needle: {} sentences at {} depths of {} lengths; json: closes the braces it opened; repeat: "
-             "texts\n"
-             "that do not repeat more of themselves than f16's (4-grams, + {}); repeated: mean share of repeated 4-grams.\n\n",
-             kCopyKeys, kCopyAsked * kCopySheets, kNeedleDepths * kNeedleLengths, kNeedleDepths, kNeedleLengths, kRepeatSlack);
+             "Tasks: items that a cache does of those that f16 does, in parentheses the 95 % interval of that share (Wilson), + what it does\n"
+             "and f16 does not. copy: {} keys with numbers in each of {} lists, {} asked for; needle: {} sentences at {} depths of {} lengths;\n"
+             "json: closes the braces it opened; repeat: texts that do not repeat more of themselves than f16's (4-grams, + {}); repeated:\n"
+             "mean share of repeated 4-grams.\n\n",
+             kCopyKeys, kCopySheets, kCopyAsked * kCopySheets, kNeedleDepths * kNeedleLengths, kNeedleDepths, kNeedleLengths, kRepeatSlack);
 }
 
 }  // namespace

@@ -92,9 +92,9 @@ std::string TaskLine(const CacheQuality& cache) {
   std::string text;
   for (const TaskScore& score : cache.tasks) {
     if (!score.not_measured.empty() || score.task == Task::kRepeat) continue;
-    text += fmt::format("{}{} {} of {}", text.empty() ? "" : ", ", TaskName(score.task), score.kept, score.base_passed);
+    text += fmt::format("{}{} {} of {}", text.empty() ? "" : ", ", TaskName(score.task), score.passed, score.items);
   }
-  return text.empty() ? "Copying and needles: not measured" : "Of what f16 can do it keeps: " + text;
+  return text.empty() ? "Copying and needles: not measured" : "Tasks done: " + text;
 }
 
 std::string CardHtml(const EvalReport& report, const Choice& choice) {
@@ -103,14 +103,21 @@ std::string CardHtml(const EvalReport& report, const Choice& choice) {
   for (const std::string& reason : choice.reasons) reasons += (reasons.empty() ? "" : "; ") + reason;
   std::string html =
       fmt::format("<article class=\"card\"><h3>{}</h3><p class=\"name\">{}</p><ul>\n", EscapeHtml(reasons), EscapeHtml(cache.cache.name));
-  html += fmt::format("<li>{:.4g} bits a value: the cache takes {:.0f} % of f16’s", *cache.use.bits_per_value,
-                      100 * *cache.use.bits_per_value / 16);
-  if (cache.use.cache_bytes)
-    html += fmt::format(" ({:.1f} MiB at {} tokens)", static_cast<double>(*cache.use.cache_bytes) / kMiB, report.options.context_tokens);
+  html += fmt::format("<li>{:.4g} bits a packed value", *cache.use.bits_per_value);
+  const std::optional<int64_t> f16_bytes = report.quality.caches[0].use.full_bytes;
+  if (cache.use.full_bytes && f16_bytes) {
+    html += fmt::format(": {:.1f} MiB at {} tokens, {:.0f} % of f16’s, rows that are kept exact included",
+                        static_cast<double>(*cache.use.full_bytes) / kMiB, report.options.context_tokens,
+                        100 * static_cast<double>(*cache.use.full_bytes) / static_cast<double>(*f16_bytes));
+  }
   html += fmt::format("</li>\n<li>{} next tokens would be another</li>\n", ChangedTokens(cache));
   if (cache.log_ppl_ratio) {
     html += fmt::format("<li>Perplexity {:+.2f} %{}</li>\n", 100 * std::expm1(cache.log_ppl_ratio->mean),
                         cache.log_ppl_ratio->error ? fmt::format(" ± {:.2f}", 100 * *cache.log_ppl_ratio->error) : "");
+  }
+  if (choice.cache < report.speed.size() && report.speed[choice.cache].decode_tps && report.speed[0].decode_tps) {
+    html += fmt::format("<li>Generates {:.3g} tokens a second behind {}; f16: {:.3g}</li>\n", *report.speed[choice.cache].decode_tps, report.depth,
+                        *report.speed[0].decode_tps);
   }
   html += fmt::format("<li>KL divergence from f16: {} nats a token</li>\n<li>{}</li></ul>\n<code>{}</code></article>\n",
                       KldWithErrorText(cache.prefill.kld), EscapeHtml(TaskLine(cache)), EscapeHtml(UseCommand(report, cache)));
@@ -136,9 +143,9 @@ std::string FloorHtml(const EvalReport& report) {
   const Agreement& floor = report.quality.floor;
   const Agreement& kernels = report.quality.floor_decode;
   std::string html = fmt::format("<p>Noise floor: f16 against itself with another split of the batch: KLD {}.", KldText(floor.kld.mean));
-  if (kernels.kld.mean) {
-    html += fmt::format(" In batches against token by token: KLD {}; nobody can tell a cache nearer to f16 than that from f16 in use.",
-                        KldText(kernels.kld.mean));
+  if (kernels.kld.mean && kernels.kld.positions >= 64) {
+    html += fmt::format(" In batches against token by token: KLD {}; on the {} tokens of the decode path a cache nearer to f16 than that cannot be told from it.",
+                        KldText(kernels.kld.mean), kernels.kld.positions);
   }
   return html + "</p>\n";
 }
@@ -153,7 +160,7 @@ std::string ReportHtml(const EvalReport& report) {
     return [&report, field](size_t i) { return i < report.speed.size() ? report.speed[i].*field : std::nullopt; };
   };
   auto bytes = [&](size_t i) -> std::optional<double> {
-    const std::optional<int64_t> size = report.quality.caches[i].use.cache_bytes;
+    const std::optional<int64_t> size = report.quality.caches[i].use.full_bytes;
     return size ? std::optional<double>(static_cast<double>(*size) / kMiB) : std::nullopt;
   };
   auto peak = [&](size_t i) -> std::optional<double> {
@@ -183,14 +190,14 @@ std::string ReportHtml(const EvalReport& report) {
   page += "<section><h2 id=\"tasks\">Tasks</h2>\n" + TasksHtml(report) + "</section>\n";
   page += Figure("needles", "Needles", NeedleChart(report),
                  "Rows: lengths of the text; columns: how deep the sentence lies in it. Green: found, as with f16. ×: f16 finds it, this "
-                 "cache does not.");
+                 "cache does not; +: the other way round; grey: neither.");
   if (!report.sensitivity.kv.empty()) {
     page += Figure("layers", "Which layers it costs in", SensitivityChart(report.sensitivity),
                    fmt::format("{} in the keys (K) or the values (V) of one layer, f16 everywhere else; {} positions. Layers that stand out are "
                                "those that boundary= and layer= of a spec can protect.",
                                EscapeHtml(report.sensitivity.kv), report.sensitivity.positions));
   }
-  page += Figure("memory", "Memory of the cache when full", BarChart(report, "MiB", bytes), "K and V, everything counted.");
+  page += Figure("memory", "Memory of the cache when full", BarChart(report, "MiB", bytes), "K and V, rows that are kept exact included.");
   page += Figure("peak", "Peak memory of the process", BarChart(report, "MiB", peak), "Weights included.");
   page += Figure("decode", "Generation", BarChart(report, "tokens/s", speed(&Measurement::decode_tps)),
                  fmt::format("With {} tokens in the cache, {} threads.", report.depth, report.options.threads));

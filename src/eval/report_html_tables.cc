@@ -54,8 +54,8 @@ std::string CostTableHtml(const EvalReport& report) {
   const std::string against = "against " + report.reference;
   const std::vector<Heading> headings = {
       {"cache", ""},
-      {"bits", "bits a value, scales and padding counted"},
-      {"MiB", "the cache when full"},
+      {"bits", "bits a packed value, scales and padding counted"},
+      {"MiB", "the cache when full, rows that are kept exact included"},
       {"KLD", "KL divergence from f16, nats a token, mean ± standard error"},
       {against.c_str(), "paired by token, 99 % interval; ×: ratio of the KLDs"},
       {"same token %", "positions whose most likely token is f16’s"},
@@ -74,7 +74,7 @@ std::string CostTableHtml(const EvalReport& report) {
     }
     constexpr double kMiB = 1 << 20;
     const Measurement speed = i < report.speed.size() ? report.speed[i] : Measurement();
-    rows += RowStart(cache) + Cell(OrDash(cache.use.bits_per_value, "{:.4g}")) + Cell(OrDash(cache.use.cache_bytes, "{:.1f}", kMiB)) +
+    rows += RowStart(cache) + Cell(OrDash(cache.use.bits_per_value, "{:.4g}")) + Cell(OrDash(cache.use.full_bytes, "{:.1f}", kMiB)) +
             Cell(i == 0 ? "base" : KldWithErrorText(cache.prefill.kld)) + VerdictCell(report, i) +
             Cell(PercentText(cache.prefill.same_top1)) + Cell(KldWithErrorText(cache.decode.kld)) +
             Cell(cache.perplexity ? NumberText(cache.perplexity->mean, "{:.4g}") : "-") + Cell(OrDash(speed.prefill_tps, "{:.4g}")) +
@@ -95,7 +95,7 @@ std::string TailTableHtml(const EvalReport& report) {
       {"top-5 shared %", "of the five most likely tokens"},
       {"Δp %", "change of the probability of the text’s next token"},
       {"KLD, 4 at a time", "decode path in batches of 4"},
-      {"greedy until", "tokens until the text that it writes leaves f16’s: median, and how many never left"}};
+      {"greedy until", "tokens until the text that it writes leaves f16’s: median, and how many stayed with it to the end"}};
   std::string rows;
   for (size_t i = 1; i < report.quality.caches.size(); ++i) {
     const CacheQuality& cache = report.quality.caches[i];
@@ -106,7 +106,7 @@ std::string TailTableHtml(const EvalReport& report) {
     rows += Cell(cache.worst ? fmt::format("{}:{} “{}”", cache.worst->chunk + 1, cache.worst->position, cache.worst->text) : "-");
     rows += Cell(PercentText(cache.prefill.top5_overlap)) + Cell(PercentText(cache.prefill.mean_delta_p, "{:.2f}")) +
             Cell(KldText(cache.decode4.kld.mean));
-    rows += Cell(cache.trajectories ? fmt::format("{:g} of {} ({} of {} never)", cache.trajectories->median_until,
+    rows += Cell(cache.trajectories ? fmt::format("{:g} of {} ({} of {} to the end)", cache.trajectories->median_until,
                                                   cache.trajectories->tokens, cache.trajectories->never, cache.trajectories->count)
                                     : "-");
     rows += "</tr>\n";
@@ -135,16 +135,16 @@ std::string TasksHtml(const EvalReport& report) {
       }
       const std::string repeated = score.task == Task::kRepeat ? fmt::format("; repeats {:.0f} %", 100 * score.mean_value) : "";
       rows += i == 0 ? Cell(fmt::format("{} of {}{}", score.base_passed, score.items, repeated))
-                     : Cell(fmt::format("{} of {} ({:.2f}–{:.2f}){}", score.kept, score.base_passed, score.interval.low,
-                                        score.interval.high, repeated));
+                     : Cell(fmt::format("{} of {} ({:.2f}–{:.2f}), {} others{}", score.kept, score.base_passed, score.interval.low,
+                                        score.interval.high, score.passed - score.kept, repeated));
     }
     rows += "</tr>\n";
   }
   return Table("Tasks", headings, rows) + notes +
          fmt::format(
-             "<p>copy: {} keys with numbers, {} asked for. needle: {} sentences at {} depths of {} lengths, among decoys. json: closes the "
+             "<p>Others: what f16 does not do and this cache does; where f16 is unsure of an item, both are luck. copy: {} keys with numbers in each of {} lists, {} asked for. needle: {} sentences at {} depths of {} lengths, among decoys. json: closes the "
              "braces that it opened. repeat: does not repeat more of itself than f16’s text does.</p>\n",
-             kCopyKeys, kCopyAsked * kCopySheets, kNeedleDepths * kNeedleLengths, kNeedleDepths, kNeedleLengths);
+             kCopyKeys, kCopySheets, kCopyAsked * kCopySheets, kNeedleDepths * kNeedleLengths, kNeedleDepths, kNeedleLengths);
 }
 
 std::string ProvenanceHtml(const EvalReport& report) {
@@ -164,7 +164,7 @@ std::string ProvenanceHtml(const EvalReport& report) {
                                     : fmt::format("depth {}, {} round(s), a process for each cache", report.depth, report.rounds));
   add("Machine", fmt::format("{}, {} threads, target {}", report.cpu, options.threads, report.target));
   add("Versions", fmt::format("swivel {}, llama.cpp {}", SWIVEL_VERSION, report.llama_build));
-  add("Not measured", "sensitivity of single layers");
+  if (report.sensitivity.kv.empty()) add("Not measured", "sensitivity of single layers");
   for (const CacheQuality& cache : report.quality.caches) {
     for (const PolicyUse& policy : PoliciesOf(cache)) {
       if (policy.acted)

@@ -89,7 +89,6 @@ Json AgreementJson(const Agreement& agreement) {
   json["same_top1"] = MeanOf(agreement.same_top1);
   json["same_top1_err"] = ErrorOf(agreement.same_top1);
   json["top5_overlap"] = MeanOf(agreement.top5_overlap);
-  json["mean_delta_p"] = MeanOf(agreement.mean_delta_p);
   return json;
 }
 
@@ -101,6 +100,7 @@ Json ResultJson(const EvalReport& report, size_t index) {
   json["stock"] = cache.cache.stock;
   json["bits_per_value"] = OrNull(cache.use.bits_per_value);
   json["cache_bytes"] = OrNull(cache.use.cache_bytes);
+  json["full_cache_bytes"] = OrNull(cache.use.full_bytes);
   json["cache_resident_bytes"] = speed != nullptr ? OrNull(speed->resident_bytes) : Json();
   json["peak_rss_bytes"] = speed != nullptr ? OrNull(speed->peak_rss_bytes) : Json();
   json["ppl"] = MeanOf(cache.perplexity);
@@ -200,7 +200,7 @@ std::string ReportCsv(const EvalReport& report) {
   // From the same record as the JSON, so that the two cannot disagree.
   const Json json = Json::parse(ReportJson(report), nullptr, /*allow_exceptions=*/false);
   std::string text =
-      "kv,bits_per_value,cache_bytes,peak_rss_bytes,ppl,ppl_err,kld_mean,kld_mean_err,kld_median,kld_p99,kld_p999,kld_max,same_top1,"
+      "kv,bits_per_value,cache_bytes,full_cache_bytes,peak_rss_bytes,ppl,ppl_err,kld_mean,kld_mean_err,kld_median,kld_p99,kld_p999,kld_max,same_top1,"
       "same_top1_err,top5_overlap,mean_delta_p,versus_reference,decode_kld_mean,decode_kld_mean_err,decode_kld_p99,decode_same_top1,"
       "decode4_kld_mean,greedy_median_until,prefill_tps,decode_tps\n";
   for (const Json& row : json["results"]) {
@@ -209,6 +209,7 @@ std::string ReportCsv(const EvalReport& report) {
     text += fmt::format("\"{}\"", row["kv"].get<std::string>());
     for (const Json& cell : {row["bits_per_value"],
                              row["cache_bytes"],
+                             row["full_cache_bytes"],
                              row["peak_rss_bytes"],
                              row["ppl"],
                              row["ppl_err"],

@@ -167,7 +167,8 @@ TaskScore ScoreTask(Task task, const Outcomes& outcomes, const Outcomes& base) {
   score.base_mean_value = std::accumulate(base.value.begin(), base.value.end(), 0.0) / count;
   score.interval = WilsonInterval(score.kept, score.base_passed);
   if (score.base_passed < kLeastPassed) {
-    score.not_measured = fmt::format("the model itself does {} of {} with f16", score.base_passed, score.items);
+    score.not_measured = task == Task::kRepeat ? fmt::format("{} texts are too few, --greedy {} writes enough", score.items, kLeastPassed)
+                                               : fmt::format("the model itself does {} of {} with f16", score.base_passed, score.items);
   }
   return score;
 }

@@ -74,7 +74,8 @@ Job Plan(Task task, const TaskVocabulary& vocabulary, std::span<const Token> tex
   int longest = 0;
   for (const Sheet& sheet : job.sheets) longest = std::max(longest, SheetTokens(sheet) + (task == Task::kJson ? kJsonTokens : 0));
   if (job.sheets.empty() || longest > context_tokens) {
-    job.not_measured = fmt::format("a context of {} tokens is too short for it", context_tokens);
+    job.not_measured = fmt::format("{}", job.sheets.empty() ? fmt::format("a context of {} tokens is too short for it", context_tokens)
+                                                          : fmt::format("it needs a context of {} tokens", longest));
   }
   return job;
 }
@@ -101,6 +102,7 @@ Status EvaluateTasks(ModelPair& models, std::span<const Token> text, const std::
   StatusOr<Model*> stock = models.For(report->caches[0].cache);
   if (!stock.ok()) return stock.status();
   const TaskVocabulary vocabulary = VocabularyOf(**stock);
+  if (vocabulary.bos && !text.empty() && text[0] == *vocabulary.bos) text = text.subspan(1);  // prompts bring their own
   std::vector<Job> jobs;
   for (const Task task : tasks) jobs.push_back(task == Task::kRepeat ? Job{task, {}, {}, {}} : Plan(task, vocabulary, text, options.context_tokens));
   ContextOptions context_options;

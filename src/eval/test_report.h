@@ -61,6 +61,7 @@ inline EvalReport SampleReport(bool with_tasks = true, bool with_speed = true) {
     cache.cache = *ParseCacheChoice(samples[i].name);
     cache.use.bits_per_value = samples[i].bits;
     cache.use.cache_bytes = static_cast<int64_t>(samples[i].bits / 16 * 47185920);
+    cache.use.full_bytes = cache.use.cache_bytes;
     const std::string name = i == 0 ? kBaseName : StoreName(cache.cache);
     for (uint64_t c = 0; c < 3; ++c) {
       Series series = SampleSeries(1023, samples[i].kld, 10 * i + c, 100 + c);

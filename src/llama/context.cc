@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "cache/spec.h"
 #include "ggml.h"
 #include "llama.h"
 #include "llama/log.h"
@@ -64,6 +65,20 @@ StatusOr<std::unique_ptr<Context>> Context::Create(const Model& model, const Cac
     }
   }
   return context;
+}
+
+std::optional<int64_t> FullBytes(const CacheChoice& cache, const CacheUse& use, const CacheLayout& layout) {
+  if (cache.stock || !use.bits_per_value) return use.cache_bytes;
+  const StatusOr<CacheSpec> spec = ParseSpec(cache.spec);
+  if (!spec.ok() || layout.tensors.empty()) return std::nullopt;
+  if (!spec.value().Staged()) return use.cache_bytes;
+  double bits = 0;
+  for (const CacheLayout::Tensor& tensor : layout.tensors) {
+    const int64_t exact = std::min<int64_t>(tensor.num_rows, spec.value().window + kGroupTokens);
+    bits += static_cast<double>(tensor.row_values) *
+            (16.0 * static_cast<double>(exact) + *use.bits_per_value * static_cast<double>(tensor.num_rows - exact));
+  }
+  return static_cast<int64_t>(bits / 8);
 }
 
 Context::~Context() {

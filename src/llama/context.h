@@ -38,10 +38,14 @@ struct ContextOptions {
 // What a cache costs at full capacity; absent when it is not known.
 struct CacheUse {
   std::optional<double> bits_per_value;
-  std::optional<int64_t> cache_bytes;
+  std::optional<int64_t> cache_bytes;     // all rows packed
+  std::optional<int64_t> full_bytes;      // of a full cache with the rows that it keeps exact, which is what a user pays
   std::optional<int64_t> f16_bytes;       // of llama.cpp's f16 cache with as many cells
   std::optional<int64_t> resident_bytes;  // touched when asked; Swivel caches only
 };
+
+// full_bytes of a cache whose cache_bytes is known: the window and the group that is being filled are f16 rows, the others packed. One sequence.
+std::optional<int64_t> FullBytes(const CacheChoice& cache, const CacheUse& use, const CacheLayout& layout);
 
 class Context {
  public:
