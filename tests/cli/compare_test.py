@@ -65,6 +65,22 @@ class Compare(unittest.TestCase):
         both = self.saved("both.json", row("turbo3", 1), row("turbo4", 1))
         self.assertIn("BEYOND turbo4: not in B", self.run_as(1, both, gone, "--limit", "kld=1"))
 
+    def test_a_damaged_file_is_refused(self):
+        a = self.saved("a.json", row("turbo4", 1))
+        for runs in ([1023, 1023], [500], []):
+            self.assertIn("is damaged", self.run_as(2, a, self.saved("b.json", row("turbo4", 1.1), runs=runs)))
+
+    def test_a_limit_on_the_decode_path_needs_the_same_tokens(self):
+        decoded = {**row("turbo4", 1), "decode_kld": {"mean": 0.1}}
+        a, b = self.saved("a.json", decoded, decode_tokens=128), self.saved("b.json", decoded, decode_tokens=64)
+        self.assertIn("128 and 64", self.run_as(2, a, b, "--limit", "decode_kld=1"))
+        self.assertIn("within turbo4", self.run_as(0, a, a, "--limit", "decode_kld=1"))
+
+    def test_what_is_nan_in_both_is_beyond_every_limit(self):
+        nan = {**row("turbo4", 1), "kld": {"mean": None}, "kld_of_positions": row("turbo4", float("nan"))["kld_of_positions"]}
+        a = self.saved("a.json", nan, row("turbo3", 1))
+        self.assertIn("BEYOND turbo4", self.run_as(1, a, a, "--limit", "kld=1"))
+
     def test_other_tokens_cannot_be_paired(self):
         a = self.saved("a.json", row("turbo4", 1))
         b = self.saved("b.json", row("turbo4", 1.1), token_hash="2")
