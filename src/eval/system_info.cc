@@ -1,5 +1,6 @@
 #include "eval/system_info.h"
 
+#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -75,7 +76,12 @@ std::optional<double> OthersBusy::Processors() const {
 
 std::string CpuName() { return Field("/proc/cpuinfo", "model name").value_or("unknown"); }
 
-int DefaultThreads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+int DefaultThreads() {
+  // hardware_concurrency() may count processors that taskset or a control group has taken away; threads that share one wait in busy loops.
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
 
 std::optional<int64_t> PeakRssBytes() { return KilobyteField("/proc/self/status", "VmHWM"); }
 
