@@ -20,9 +20,9 @@
 #include "eval/store.h"
 #include "eval/tasks_run.h"
 #include "llama/cache_choice.h"
-#include "llama/wide_weights.h"
 #include "llama/model.h"
 #include "llama/plugin.h"
+#include "llama/wide_weights.h"
 
 namespace swivel::cli {
 namespace {

@@ -37,7 +37,7 @@ StatusOr<uint64_t> PackedBytes(const CacheSpec& spec, Side side, const Codec& co
   if (width == 0) return uint64_t{0};
   const Status status = CheckWidth(codec, width);
   if (!status.ok()) return status;
-  const int64_t exact = spec.Staged() ? std::min<int64_t>(cells, spec.window + kGroupTokens) : 0;
+  const int64_t exact = spec.ExactRows(cells);
   const auto groups = static_cast<uint64_t>(PadTo(cells - exact, kGroupTokens) / kGroupTokens);
   return groups * spec.GroupBytes(side, codec, width) + static_cast<uint64_t>(exact * width) * sizeof(uint16_t);
 }

@@ -7,6 +7,7 @@
 #ifndef SWIVEL_EVAL_QUALITY_H_
 #define SWIVEL_EVAL_QUALITY_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -38,7 +39,7 @@ struct QualityOptions {
   int threads = 1;
   int max_contexts = 0;  // that live together, at least 2; 0: as many as memory allows
 
-  int prompt_tokens() const { return context_tokens / 2 < 512 ? context_tokens / 2 : 512; }  // of a greedy continuation
+  int prompt_tokens() const { return std::min(context_tokens / 2, 512); }  // of a greedy continuation
   int first_scored() const { return score_from > 0 ? score_from : context_tokens / 2; }
   int step() const { return stride > 0 ? stride : context_tokens; }
   // Tokens of text that so many chunks need.

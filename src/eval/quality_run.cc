@@ -97,7 +97,6 @@ class Runner {
   }
 
  private:
-
   std::vector<Token> Chunk(int c) const {
     const std::span<const Token> chunk =
         text_.subspan(static_cast<size_t>(c) * static_cast<size_t>(options_.step()), static_cast<size_t>(options_.context_tokens));

@@ -41,14 +41,8 @@ std::vector<Choice> Choose(const EvalReport& report) {
     const int64_t x = *caches[a].use.full_bytes, y = *caches[b].use.full_bytes;
     return x != y ? x < y : *caches[a].prefill.kld.mean < *caches[b].prefill.kld.mean;
   };
-  // Whether the text is long enough to tell anything from `known`.
-  auto judged = [&](size_t known) {
-    const std::vector<CacheVerdict> verdicts = Judge(report.quality, known);
-    return std::any_of(verdicts.begin(), verdicts.end(), [](const CacheVerdict& v) { return v.prefill.verdict != Verdict::kNotMeasured; });
-  };
-  // The smallest that is not worse than `known`.
-  auto as_good_as = [&](size_t known) {
-    const std::vector<CacheVerdict> verdicts = Judge(report.quality, known);
+  // The smallest that its verdict does not call worse than `known`.
+  auto as_good_as = [&](size_t known, const std::vector<CacheVerdict>& verdicts) {
     size_t best = known;
     for (size_t i = 1; i < caches.size(); ++i) {
       if (!Usable(caches[i]) || !smaller(i, best)) continue;
@@ -60,9 +54,12 @@ std::vector<Choice> Choose(const EvalReport& report) {
     return best;
   };
   if (const std::optional<size_t> q8_0 = Find(report, "q8_0")) {
-    const size_t best = as_good_as(*q8_0);
+    const std::vector<CacheVerdict> verdicts = Judge(report.quality, *q8_0);
+    const bool judged =
+        std::any_of(verdicts.begin(), verdicts.end(), [](const CacheVerdict& v) { return v.prefill.verdict != Verdict::kNotMeasured; });
+    const size_t best = as_good_as(*q8_0, verdicts);
     Add(best,
-        !judged(*q8_0)  ? "Too few positions to say what is as near to f16 as q8_0"
+        !judged         ? "Too few positions to say what is as near to f16 as q8_0"
         : best == *q8_0 ? "Nothing smaller is as near to f16 as q8_0"
                         : "Smallest that is not worse than q8_0",
         &choices);
@@ -74,7 +71,7 @@ std::vector<Choice> Choose(const EvalReport& report) {
       if (*caches[i].prefill.kld.mean < *caches[nearest].prefill.kld.mean) nearest = i;
     }
     Add(nearest, nearest == *q4_0 ? "Nothing in q4_0's memory is nearer to f16 than q4_0" : "Nearest to f16 in no more memory than q4_0", &choices);
-    const size_t best = as_good_as(*q4_0);
+    const size_t best = as_good_as(*q4_0, Judge(report.quality, *q4_0));
     if (best != *q4_0) Add(best, "Smallest that is not worse than q4_0", &choices);
   }
   std::optional<size_t> smallest;

@@ -74,8 +74,8 @@ Job Plan(Task task, const TaskVocabulary& vocabulary, std::span<const Token> tex
   int longest = 0;
   for (const Sheet& sheet : job.sheets) longest = std::max(longest, SheetTokens(sheet) + (task == Task::kJson ? kJsonTokens : 0));
   if (job.sheets.empty() || longest > context_tokens) {
-    job.not_measured = fmt::format("{}", job.sheets.empty() ? fmt::format("a context of {} tokens is too short for it", context_tokens)
-                                                          : fmt::format("it needs a context of {} tokens", longest));
+    job.not_measured = job.sheets.empty() ? fmt::format("a context of {} tokens is too short for it", context_tokens)
+                                          : fmt::format("it needs a context of {} tokens", longest);
   }
   return job;
 }

@@ -74,7 +74,7 @@ std::optional<int64_t> FullBytes(const CacheChoice& cache, const CacheUse& use, 
   if (!spec.value().Staged()) return use.cache_bytes;
   double bits = 0;
   for (const CacheLayout::Tensor& tensor : layout.tensors) {
-    const int64_t exact = std::min<int64_t>(tensor.num_rows, spec.value().window + kGroupTokens);
+    const int64_t exact = spec.value().ExactRows(tensor.num_rows);
     bits += static_cast<double>(tensor.row_values) *
             (16.0 * static_cast<double>(exact) + *use.bits_per_value * static_cast<double>(tensor.num_rows - exact));
   }
