@@ -85,10 +85,10 @@ struct CacheSpec {
 
   // Rows are kept exact before they are packed (cache/layer_cache.h). A codec that encodes groups needs it.
   bool Staged() const { return transform != Transform::kNone || sinks > 0 || window > 0 || EncodesGroups(); }
-  // Rows of a full stream of so many cells that have no packed copy: the window, and the group that is being filled (sinks are a few).
-  int64_t ExactRows(int64_t cells) const { return Staged() ? std::min<int64_t>(cells, window + kGroupTokens) : 0; }
   // One of the codecs does.
   bool EncodesGroups() const;
+  // Rows of a full stream of so many cells that have no packed copy: the window, and the group that is being filled (sinks are a few).
+  int64_t ExactRows(int64_t cells) const { return Staged() ? std::min<int64_t>(cells, window + kGroupTokens) : 0; }
   // Keys need statistics of the model before they can be packed.
   bool Calibrated() const { return transform == Transform::kDiagonal || transform == Transform::kFull; }
   // A layer's rows of this codec are packed by groups.
