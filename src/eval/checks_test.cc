@@ -68,6 +68,19 @@ TEST(Warnings, AHealthyCacheHasNone) {
   EXPECT_TRUE(scene.WarningsOfLast().empty());
 }
 
+TEST(Warnings, MostOfWhatIsScoredIsExact) {
+  // 128 and half a group of the 768 tokens before an average position; of 256 and half a group it is 42 %.
+  const auto warnings = [](const char* spec) {
+    Scene scene;
+    scene.AddCache(WithSpec(spec), 0.01, 0.011, {{"counter.window_rows", 5}, {"counter.sinks_rows", 5}});
+    return scene.WarningsOfLast();
+  };
+  EXPECT_TRUE(warnings("k=tcq3,v=tcq3,window=128").empty());
+  const std::vector<std::string> found = warnings("k=tcq3,v=tcq3,window=256");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_NE(found[0].find("42 %"), std::string::npos) << found[0];
+}
+
 TEST(Warnings, DecodeFarFromPrefill) {
   Scene scene;
   scene.AddCache(*ParseCacheChoice("q8_0"), 0.001, 0.004);

@@ -106,7 +106,7 @@ class EvalArguments(unittest.TestCase):
     def test_are_checked_before_any_work(self):
         for args, part in [(["--stride", "100"], "would score tokens twice"), (["--score-from", "2047"], "leaves nothing"),
                            (["--reference", "turbo2"], "not one of the caches"), (["--decode-tokens", "2000"], "quarter of the context"),
-                           (["--ubatch", "3"], "--ubatch"), (["--stock", "q8_0,turbo4"], "--stock q8_0,turbo4"),
+                           (["--ubatch", "3"], "--ubatch"), (["-c", "512", "--greedy-tokens", "300"], "room for 256"), (["--stock", "q8_0,turbo4"], "--stock q8_0,turbo4"),
                            (["--stock", "none", "--reference", "q4_0"], "not one of the caches")]:
             out = swivel("eval", "-m", "none.gguf", "-f", "none.txt", *args)
             self.assertEqual(out.returncode, 1)
