@@ -106,6 +106,9 @@ void AddEval(CLI::App& app, int* exit_code) {
   command->add_flag("--no-speed", arguments->no_speed, "Measure neither speed nor peak memory");
   command->add_option("--tasks", arguments->tasks, "Tasks that break first: all, none, or a list of copy, needle, json, repeat")
       ->capture_default_str();
+  command->add_option("--task-rounds", arguments->task_rounds, "Sets of prompts of copy, needle and json: one tells broken from whole, ten tell caches apart")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100));
   command->add_option("--sensitivity", arguments->sensitivity,
                       "A spec: measure it in the keys, then the values, of each layer alone, on one chunk (long: two runs a layer)");
   command->add_option("--state", arguments->state,
@@ -121,9 +124,10 @@ void AddEval(CLI::App& app, int* exit_code) {
   command->add_option("--measure-prompt", arguments->measure_prompt)->group("");
   command->add_option("--measure-generate", arguments->measure_generate)->group("");
   command->footer(
-      "--kv LIST: names separated by ';' or ','. f16, q8_0 and q4_0 are llama.cpp's own caches; stock:TYPE is any other of its types;\n"
-      "swivel:f16 and swivel:q8_0 are Swivel's codecs of that name; everything else is a Swivel spec. A comma starts a new name before\n"
-      "a piece without '=' and before a key that the spec already has (a bare codec has k= and v=): k=turbo4,v=turbo3,turbo4 are two.\n\n" +
+      "--kv LIST: names separated by ';'. f16, q8_0 and q4_0 are llama.cpp's own caches; stock:TYPE is any other of its types;\n"
+      "swivel:f16 and swivel:q8_0 are Swivel's codecs of that name; everything else is a Swivel spec. Without any ';' a comma starts a new\n"
+      "name before a piece without '=' and before a key that the spec already has (a name alone has k= and v=): k=turbo4,v=turbo3,turbo4\n"
+      "are two; balanced,k=tcq4 are two as well, 'balanced,k=tcq4;' is one.\n\n" +
       SpecHelp() +
       "\n\nExamples:\n"
       "  swivel eval -m model.gguf -f wiki.test.raw\n"

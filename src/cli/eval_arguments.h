@@ -14,7 +14,7 @@ struct EvalArguments {
   std::string model, text, kv = "quality,balanced", weights = "as-is", reference, stock = "q8_0,q4_0", tasks = "none", json, html, state, sensitivity, depth = "0",
                            format = "md";
   int context = 2048, chunks = 3, stride = 0, score_from = 0, micro_batch = 128, threads = DefaultThreads();
-  int decode_tokens = -1, trajectories = 8, trajectory_tokens = -1, rounds = 1;
+  int decode_tokens = -1, trajectories = 8, trajectory_tokens = -1, rounds = 1, task_rounds = 1;
   int measure_prompt = 0, measure_generate = 0;
   bool no_speed = false, verbose = false, measure_one = false;
 };

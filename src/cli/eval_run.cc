@@ -140,6 +140,7 @@ Status Evaluate(const EvalArguments& arguments, EvalReport* report) {
   options.trajectories = arguments.trajectories;
   options.trajectory_tokens = arguments.trajectory_tokens > 0 ? arguments.trajectory_tokens : std::min(64, arguments.context / 2);
   options.decode_tokens = arguments.decode_tokens >= 0 ? arguments.decode_tokens : std::min(128, arguments.context / 4);
+  options.task_rounds = arguments.task_rounds;
   options.threads = arguments.threads;
 
   // q8_0 and q4_0 are rows that a model may refuse (head widths that are no multiple of 32); the others were asked for by name.

@@ -36,6 +36,7 @@ struct QualityOptions {
   int decode_tokens = 128;  // one at a time, and as many four at a time; at most a quarter of the context; 0: the decode path is not measured
   int trajectories = 8;     // greedy continuations; 0: not measured
   int trajectory_tokens = 64;
+  int task_rounds = 1;  // sets of prompts of the tasks
   int threads = 1;
   int max_contexts = 0;  // that live together, at least 2; 0: as many as memory allows
 

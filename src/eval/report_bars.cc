@@ -45,34 +45,56 @@ std::string BarChart(const EvalReport& report, const std::string& unit, const st
   return svg + "</svg>\n";
 }
 
+namespace {
+
+struct CellState {
+  const char* fill;
+  const char* sign;
+  std::string says;
+};
+
+// Of one depth and length, all rounds together.
+CellState StateOf(const std::vector<int>& grid, size_t cell, size_t cells) {
+  int base = 0, found = 0, rounds = 0;
+  for (size_t item = cell; item < grid.size(); item += cells, ++rounds) {
+    base += grid[item] % 2;
+    found += grid[item] / 2;
+  }
+  std::string says = fmt::format("f16 finds {} of {}, this cache {}", base, rounds, found);
+  if (found < base) return {"var(--bad)", "×", std::move(says)};
+  if (found > base) return {"var(--c0)", "+", std::move(says)};
+  if (base == 0) return {"var(--grid)", "·", std::move(says)};
+  return {"var(--good)", "", std::move(says)};
+}
+
+}  // namespace
+
 std::string NeedleChart(const EvalReport& report) {
   const std::vector<CacheQuality>& caches = report.quality.caches;
   constexpr double kCell = 17, kGap = 34;
   constexpr double kGridWidth = kCell * kNeedleDepths, kGridHeight = kCell * kNeedleLengths;
   constexpr int kColumns = 2;
-  // 0 neither, 1 lost, 2 gained, 3 both.
-  constexpr const char* kFill[] = {"var(--grid)", "var(--bad)", "var(--c0)", "var(--good)"};
-  constexpr const char* kSign[] = {"·", "×", "+", ""};
-  constexpr const char* kSays[] = {"neither f16 nor this cache", "f16 only: lost", "this cache only", "found as with f16"};
+  constexpr size_t kCells = size_t{kNeedleDepths} * kNeedleLengths;
   std::string body;
   int drawn = 0;
   for (size_t i = 1; i < caches.size(); ++i) {
     for (const TaskScore& score : caches[i].tasks) {
-      if (score.task != Task::kNeedle || score.grid.size() != static_cast<size_t>(kNeedleDepths * kNeedleLengths)) continue;
+      if (score.task != Task::kNeedle || score.grid.empty() || score.grid.size() % kCells != 0) continue;
       if (score.lengths.size() != static_cast<size_t>(kNeedleLengths)) continue;
       const double left = 52 + (kGridWidth + kGap) * (drawn % kColumns), top = 26 + (kGridHeight + 62) * (drawn / kColumns);
       ++drawn;
       body += fmt::format("<text class=\"n\" x=\"{:.0f}\" y=\"{:.0f}\">{}</text>\n", left, top - 7,
                           EscapeHtml(Shortened(caches[i].cache.name)));
-      for (size_t item = 0; item < score.grid.size(); ++item) {
-        const size_t depth = item % kNeedleDepths, length = item / kNeedleDepths, state = static_cast<size_t>(score.grid[item]);
+      for (size_t item = 0; item < kCells; ++item) {
+        const size_t depth = item % kNeedleDepths, length = item / kNeedleDepths;
+        const CellState state = StateOf(score.grid, item, kCells);
         const double x = left + kCell * static_cast<double>(depth), y = top + kCell * static_cast<double>(length);
         body += fmt::format(
             "<g><rect class=\"cell\" style=\"fill:{}\" x=\"{:.0f}\" y=\"{:.0f}\" width=\"{}\" height=\"{}\"/><text class=\"t\" "
             "style=\"fill:var(--page)\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text><title>depth {} %, {} tokens: "
             "{}</title></g>",
-            kFill[state], x, y, kCell, kCell, x + kCell / 2, y + 13, kSign[state], (100 * depth + 50) / kNeedleDepths, score.lengths[length],
-            kSays[state]);
+            state.fill, x, y, kCell, kCell, x + kCell / 2, y + 13, state.sign, (100 * depth + 50) / kNeedleDepths, score.lengths[length],
+            state.says);
       }
       body += fmt::format("<text class=\"t\" x=\"{:.0f}\" y=\"{:.0f}\">depth {} … {} %</text>\n", left, top + kGridHeight + 16, 50 / kNeedleDepths,
                           100 - 50 / kNeedleDepths);

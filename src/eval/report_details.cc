@@ -48,6 +48,7 @@ std::string TasksMarkdown(const EvalReport& report, const std::vector<std::strin
   for (const TaskScore& score : asked) {
     rows[0].push_back(TaskName(score.task));
     if (!score.not_measured.empty()) notes += fmt::format("{} is not measured: {}.\n", TaskName(score.task), score.not_measured);
+    if (score.answer_log_p) rows[0].push_back("log p");
     if (score.task == Task::kRepeat && score.not_measured.empty()) rows[0].push_back("repeated");
   }
   for (size_t i = 0; i < report.quality.caches.size(); ++i) {
@@ -56,6 +57,7 @@ std::string TasksMarkdown(const EvalReport& report, const std::vector<std::strin
     TextRow row = {names[i]};
     for (const TaskScore& score : tasks) {
       row.push_back(i == 0 && score.not_measured.empty() ? fmt::format("{} of {}", score.base_passed, score.items) : TaskCell(score));
+      if (score.answer_log_p) row.push_back(i == 0 ? "-" : DifferenceText(*score.answer_log_p));
       if (score.task == Task::kRepeat && score.not_measured.empty()) row.push_back(fmt::format("{:.2f}", score.mean_value));
     }
     rows.push_back(std::move(row));
@@ -65,8 +67,10 @@ std::string TasksMarkdown(const EvalReport& report, const std::vector<std::strin
              "Tasks: items that a cache does of those that f16 does, in parentheses the 95 % interval of that share (Wilson), + what it does\n"
              "and f16 does not. copy: {} keys with numbers in each of {} lists, {} asked for; needle: {} sentences at {} depths of {} lengths;\n"
              "json: closes the braces it opened; repeat: texts that do not repeat more of themselves than f16's (4-grams, + {}); repeated:\n"
-             "mean share of repeated 4-grams.\n\n",
-             kCopyKeys, kCopySheets, kCopyAsked * kCopySheets, kNeedleDepths * kNeedleLengths, kNeedleDepths, kNeedleLengths, kRepeatSlack);
+             "mean share of repeated 4-grams. log p: what the log-probability of the right answers that f16 gives gains (+) or loses, in nats,\n"
+             "± one standard error.{}\n\n",
+             kCopyKeys, kCopySheets, kCopyAsked * kCopySheets, kNeedleDepths * kNeedleLengths, kNeedleDepths, kNeedleLengths, kRepeatSlack,
+             report.options.task_rounds > 1 ? fmt::format(" {} rounds of each.", report.options.task_rounds) : "");
 }
 
 }  // namespace

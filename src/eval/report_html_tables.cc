@@ -133,7 +133,9 @@ std::string TasksHtml(const EvalReport& report) {
         rows += Cell("not measured");
         continue;
       }
-      const std::string repeated = score.task == Task::kRepeat ? fmt::format("; repeats {:.0f} %", 100 * score.mean_value) : "";
+      const std::string repeated = score.task == Task::kRepeat ? fmt::format("; repeats {:.0f} %", 100 * score.mean_value)
+                                   : score.answer_log_p      ? fmt::format("; log p {}", DifferenceText(*score.answer_log_p))
+                                                             : "";
       rows += i == 0 ? Cell(fmt::format("{} of {}{}", score.base_passed, score.items, repeated))
                      : Cell(fmt::format("{} of {} ({:.2f}–{:.2f}), {} others{}", score.kept, score.base_passed, score.interval.low,
                                         score.interval.high, score.passed - score.kept, repeated));
@@ -143,8 +145,10 @@ std::string TasksHtml(const EvalReport& report) {
   return Table("Tasks", headings, rows) + notes +
          fmt::format(
              "<p>Others: what f16 does not do and this cache does; where f16 is unsure of an item, both are luck. copy: {} keys with numbers in each of {} lists, {} asked for. needle: {} sentences at {} depths of {} lengths, among decoys. json: closes the "
-             "braces that it opened. repeat: does not repeat more of itself than f16’s text does.</p>\n",
-             kCopyKeys, kCopySheets, kCopyAsked * kCopySheets, kNeedleDepths * kNeedleLengths, kNeedleDepths, kNeedleLengths);
+             "braces that it opened. repeat: does not repeat more of itself than f16’s text does. log p: what the log-probability of the right "
+             "answers that f16 gives gains (+) or loses, in nats, ± one standard error.{}</p>\n",
+             kCopyKeys, kCopySheets, kCopyAsked * kCopySheets, kNeedleDepths * kNeedleLengths, kNeedleDepths, kNeedleLengths,
+             report.options.task_rounds > 1 ? fmt::format(" {} rounds of each.", report.options.task_rounds) : "");
 }
 
 std::string ProvenanceHtml(const EvalReport& report) {

@@ -66,6 +66,10 @@ Json TasksJson(const std::vector<TaskScore>& tasks) {
     entry["low"] = measured ? Json(score.interval.low) : Json();
     entry["high"] = measured ? Json(score.interval.high) : Json();
     if (!measured) entry["not_measured"] = score.not_measured;
+    if (score.answer_log_p) {
+      entry["answer_log_p"] = MeanOf(score.answer_log_p);
+      entry["answer_log_p_err"] = ErrorOf(score.answer_log_p);
+    }
     if (score.task == Task::kRepeat) {
       entry["repeated"] = score.mean_value;
       entry["base_repeated"] = score.base_mean_value;
@@ -179,6 +183,7 @@ std::string ReportJson(const EvalReport& report) {
   json["stride"] = report.options.step();
   json["ubatch"] = report.options.micro_batch;
   json["decode_tokens"] = report.options.decode_tokens;
+  json["task_rounds"] = report.options.task_rounds;
   json["depth"] = report.speed.empty() ? Json() : Json(report.depth);
   json["rounds"] = report.speed.empty() ? Json() : Json(report.rounds);
   json["weights"] = report.weights;

@@ -23,6 +23,8 @@ std::vector<Token> Begin(const TaskVocabulary& vocabulary) {
   return vocabulary.bos ? std::vector<Token>{*vocabulary.bos} : std::vector<Token>();
 }
 
+uint64_t Seed(uint64_t sheet, int round) { return sheet + 1000 * static_cast<uint64_t>(round); }
+
 std::string Digits(Random& random, int count) {
   std::string text;
   for (int i = 0; i < count; ++i) text += static_cast<char>('0' + random.Below(10));
@@ -52,10 +54,10 @@ std::vector<int> Draw(Random& random, int count, int bound) {
 
 }  // namespace
 
-std::vector<Sheet> CopySheets(const TaskVocabulary& vocabulary) {
+std::vector<Sheet> CopySheets(const TaskVocabulary& vocabulary, int round) {
   std::vector<Sheet> sheets;
   for (uint64_t s = 0; s < kCopySheets; ++s) {
-    Random random(100 + s);
+    Random random(Seed(100 + s, round));
     Sheet sheet;
     sheet.prompt = Begin(vocabulary);
     Append(vocabulary.tokenize("List of numbers:"), &sheet.prompt);
@@ -76,10 +78,12 @@ std::vector<Sheet> CopySheets(const TaskVocabulary& vocabulary) {
   return sheets;
 }
 
-std::vector<Sheet> NeedleSheets(const TaskVocabulary& vocabulary, std::span<const Token> filler, int context_tokens) {
+std::vector<Sheet> NeedleSheets(const TaskVocabulary& vocabulary, std::span<const Token> filler, int context_tokens, int round) {
+  // Other text in each round; around where it ends, as everywhere.
+  const size_t skipped = filler.empty() ? 0 : static_cast<size_t>(round) * static_cast<size_t>(context_tokens) % filler.size();
   std::vector<Sheet> sheets;
   for (int l = 0; l < kNeedleLengths; ++l) {
-    Random random(200 + static_cast<uint64_t>(l));
+    Random random(Seed(200 + static_cast<uint64_t>(l), round));
     // Five colours and five things in pairs: decoys share a word with the needle.
     const std::vector<int> colours = Draw(random, 5, static_cast<int>(kColours.size()));
     const std::vector<int> things = Draw(random, 5, static_cast<int>(kThings.size()));
@@ -104,7 +108,7 @@ std::vector<Sheet> NeedleSheets(const TaskVocabulary& vocabulary, std::span<cons
     for (int d = 0; d <= kNeedleDepths; ++d) {
       const int from = d == 0 ? 0 : length * (2 * d - 1) / (2 * kNeedleDepths);
       const int to = d == kNeedleDepths ? length : length * (2 * d + 1) / (2 * kNeedleDepths);
-      for (int i = from; i < to; ++i) sheet.prompt.push_back(filler[static_cast<size_t>(i) % filler.size()]);
+      for (int i = from; i < to; ++i) sheet.prompt.push_back(filler[(skipped + static_cast<size_t>(i)) % filler.size()]);
       if (d == kNeedleDepths) break;
       const Question& needle = sheet.questions[static_cast<size_t>(d)];
       for (const std::vector<Token>* part : {&needle.ask, &needle.answer, &end}) Append(*part, &sheet.prompt);
@@ -114,10 +118,10 @@ std::vector<Sheet> NeedleSheets(const TaskVocabulary& vocabulary, std::span<cons
   return sheets;
 }
 
-std::vector<Sheet> JsonSheets(const TaskVocabulary& vocabulary) {
+std::vector<Sheet> JsonSheets(const TaskVocabulary& vocabulary, int round) {
   std::vector<Sheet> sheets;
   for (uint64_t s = 0; s < kJsonSheets; ++s) {
-    Random random(300 + s);
+    Random random(Seed(300 + s, round));
     std::array<std::string, 5> keys;
     for (std::string& key : keys) key = Word(random);
     // A record in the pieces that a question may end behind: a value is to follow.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -28,9 +29,9 @@ Status Continue(const Sheet& sheet, const TaskVocabulary& vocabulary, Speaker& s
     std::string text;
     for (const Token token : question.ask) text += vocabulary.piece(token);
     text.erase(0, text.find('{') + 1);
-    StatusOr<std::vector<Token>> next = speaker.Feed(question.ask, 1);
-    for (int i = 0; next.ok() && !vocabulary.ends(next->back()) && i < kJsonTokens; ++i) {
-      const Token token = next->back();
+    StatusOr<std::vector<Said>> next = speaker.Feed(question.ask, 1);
+    for (int i = 0; next.ok() && !vocabulary.ends(next->back().likely) && i < kJsonTokens; ++i) {
+      const Token token = next->back().likely;
       text += vocabulary.piece(token);
       if (FollowJson(text) != JsonEnd::kOpen) break;
       next = speaker.Feed(std::span<const Token>(&token, 1), 1);
@@ -38,6 +39,7 @@ Status Continue(const Sheet& sheet, const TaskVocabulary& vocabulary, Speaker& s
     if (!next.ok()) return next.status();
     outcomes->passed.push_back(FollowJson(text) == JsonEnd::kClosed ? 1 : 0);
     outcomes->value.push_back(0);
+    outcomes->log_p.push_back(0);
   }
   return {};
 }
@@ -50,11 +52,17 @@ Status Ask(Task task, const Sheet& sheet, Speaker& speaker, Outcomes* outcomes) 
     std::vector<Token> tokens = question.ask;
     tokens.insert(tokens.end(), question.answer.begin(), question.answer.end());
     // Behind the question, and behind each token of the answer; what comes after the last is not asked.
-    StatusOr<std::vector<Token>> said = speaker.Feed(tokens, static_cast<int>(question.answer.size()) + 1);
+    StatusOr<std::vector<Said>> said = speaker.Feed(tokens, static_cast<int>(question.answer.size()) + 1);
     if (!said.ok()) return said.status();
-    const bool right = std::equal(question.answer.begin(), question.answer.end(), said->begin());
+    bool right = true;
+    float log_p = 0;
+    for (size_t i = 0; i < question.answer.size(); ++i) {
+      right = right && (*said)[i].likely == question.answer[i];
+      log_p += (*said)[i].log_p;
+    }
     outcomes->passed.push_back(right ? 1 : 0);
     outcomes->value.push_back(length);
+    outcomes->log_p.push_back(log_p);
   }
   return {};
 }
@@ -141,6 +149,37 @@ double RepeatedGrams(std::span<const Token> tokens, int n) {
   return static_cast<double>(repeated) / static_cast<double>(count);
 }
 
+namespace {
+
+int ItemsOfSheet(Task task) { return task == Task::kCopy ? kCopyAsked : kNeedleDepths; }
+
+std::optional<MeanError> AnswerLogP(Task task, const Outcomes& outcomes, const Outcomes& base) {
+  const size_t items = base.passed.size(), of_sheet = static_cast<size_t>(ItemsOfSheet(task));
+  if (outcomes.log_p.size() != items || base.log_p.size() != items) return std::nullopt;
+  std::vector<double> sums, counts;  // of sheets
+  for (size_t i = 0; i < items; ++i) {
+    if (i % of_sheet == 0) {
+      sums.push_back(0);
+      counts.push_back(0);
+    }
+    if (base.passed[i] == 0) continue;
+    sums.back() += double{outcomes.log_p[i]} - base.log_p[i];
+    counts.back() += 1;
+  }
+  const double count = std::accumulate(counts.begin(), counts.end(), 0.0);
+  if (count == 0) return std::nullopt;
+  MeanError gained{std::accumulate(sums.begin(), sums.end(), 0.0) / count, std::nullopt};
+  const double sheets = static_cast<double>(sums.size());
+  if (sums.size() < 4) return gained;
+  // Of a ratio of sums over clusters (Cochran 1977, equation 2.45 without the correction for a finite population).
+  double squares = 0;
+  for (size_t s = 0; s < sums.size(); ++s) squares += std::pow(sums[s] - gained.mean * counts[s], 2);
+  gained.error = std::sqrt(squares * sheets / (sheets - 1)) / count;
+  return gained;
+}
+
+}  // namespace
+
 TaskScore ScoreTask(Task task, const Outcomes& outcomes, const Outcomes& base) {
   TaskScore score;
   score.task = task;
@@ -160,8 +199,10 @@ TaskScore ScoreTask(Task task, const Outcomes& outcomes, const Outcomes& base) {
     score.grid.push_back((base_passed ? 1 : 0) + (passed ? 2 : 0));
   }
   if (task == Task::kNeedle) {
-    for (size_t i = 0; i < base.value.size(); i += kNeedleDepths) score.lengths.push_back(static_cast<int>(base.value[i]));
+    const size_t rows = std::min(base.value.size() / kNeedleDepths, static_cast<size_t>(kNeedleLengths));
+    for (size_t i = 0; i < rows; ++i) score.lengths.push_back(static_cast<int>(base.value[i * kNeedleDepths]));
   }
+  if (task == Task::kCopy || task == Task::kNeedle) score.answer_log_p = AnswerLogP(task, outcomes, base);
   const double count = static_cast<double>(base.value.size());
   score.mean_value = std::accumulate(outcomes.value.begin(), outcomes.value.end(), 0.0) / count;
   score.base_mean_value = std::accumulate(base.value.begin(), base.value.end(), 0.0) / count;
@@ -177,15 +218,19 @@ Record ToRecord(const Outcomes& outcomes) {
   Record record;
   record.columns["passed"] = outcomes.passed;
   record.columns["value"] = outcomes.value;
+  record.columns["log_p"] = outcomes.log_p;
   return record;
 }
 
 Outcomes ToOutcomes(const Record& record) {
   Outcomes outcomes;
-  const auto passed = record.columns.find("passed"), value = record.columns.find("value");
-  if (passed == record.columns.end() || value == record.columns.end() || passed->second.size() != value->second.size()) return outcomes;
+  const auto passed = record.columns.find("passed"), value = record.columns.find("value"), log_p = record.columns.find("log_p");
+  for (const auto& column : {passed, value, log_p}) {
+    if (column == record.columns.end() || column->second.size() != passed->second.size()) return outcomes;
+  }
   outcomes.passed = passed->second;
   outcomes.value = value->second;
+  outcomes.log_p = log_p->second;
   return outcomes;
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "eval/metrics.h"
 #include "eval/store.h"
 #include "eval/wilson.h"
 #include "llama/model.h"
@@ -35,6 +36,11 @@ struct TaskVocabulary {
   std::optional<Token> bos;
 };
 
+struct Said {
+  Token likely = 0;  // the most likely next token
+  float log_p = 0;   // log-probability, in nats, of the token that came next in what was fed; 0 behind the last
+};
+
 // A model with a cache: remembers what it was fed and names most likely next tokens.
 class Speaker {
  public:
@@ -42,8 +48,8 @@ class Speaker {
   virtual void Forget() = 0;
   // Forgets all but the first `count` tokens; false where it cannot.
   virtual bool Keep(int count) = 0;
-  // The most likely token behind each of the last `wanted` (at least 1) of `tokens`.
-  virtual StatusOr<std::vector<Token>> Feed(std::span<const Token> tokens, int wanted) = 0;
+  // What it says behind each of the last `wanted` (at least 1) of `tokens`.
+  virtual StatusOr<std::vector<Said>> Feed(std::span<const Token> tokens, int wanted) = 0;
 };
 
 // Asked behind a prompt. Of copy and needle: greedy decoding writes `answer` exactly if each of its tokens is the most likely one behind the
@@ -60,6 +66,7 @@ struct Sheet {
 struct Outcomes {
   std::vector<float> passed;  // 1 or 0; of repeat: not used
   std::vector<float> value;   // of repeat: the rate; of needle: the length of the sheet in tokens; else 0
+  std::vector<float> log_p;   // of copy and needle: log-probability of the whole answer, in nats; else 0
 };
 
 inline constexpr int kCopyKeys = 64, kCopyAsked = 8, kCopySheets = 4;
@@ -68,18 +75,19 @@ inline constexpr int kJsonSheets = 3, kJsonAsked = 4, kJsonRecords = 8, kJsonTok
 inline constexpr int kRepeatGram = 4;
 inline constexpr double kRepeatSlack = 0.1;  // a text may repeat so much more of itself than that of f16
 
+// Each `round` has prompts of its own; those of round 0 are the ones that are always asked.
 // 64 lines "key = number"; eight of them are asked for.
-std::vector<Sheet> CopySheets(const TaskVocabulary& vocabulary);
+std::vector<Sheet> CopySheets(const TaskVocabulary& vocabulary, int round = 0);
 // A sheet a length, the last of `context_tokens`: the text `filler` with a sentence in it at each depth, all of which are asked for; the
 // others are decoys that differ in a word. Empty when the context is too short for that.
-std::vector<Sheet> NeedleSheets(const TaskVocabulary& vocabulary, std::span<const Token> filler, int context_tokens);
+std::vector<Sheet> NeedleSheets(const TaskVocabulary& vocabulary, std::span<const Token> filler, int context_tokens, int round = 0);
 // Records in JSON, and beginnings of one more, each a step further into it.
-std::vector<Sheet> JsonSheets(const TaskVocabulary& vocabulary);
+std::vector<Sheet> JsonSheets(const TaskVocabulary& vocabulary, int round = 0);
 
 // Tokens that a sheet takes with all questions.
 int SheetTokens(const Sheet& sheet);
 
-// Runs copy, needle or json; `sheets` are its own. Scores of needles are in the order length, depth. `repeat` needs no prompts of its own:
+// Runs copy, needle or json; `sheets` are its own. Scores of needles are in the order round, length, depth. `repeat` needs no prompts of its own:
 // it looks at the greedy texts that were written anyway.
 StatusOr<Outcomes> RunTask(Task task, const std::vector<Sheet>& sheets, const TaskVocabulary& vocabulary, Speaker& speaker,
                            const std::function<void(int)>& progress);
@@ -99,7 +107,10 @@ struct TaskScore {
   int kept = 0;                                // passed of those that the base passed
   ShareInterval interval;                      // of kept / base_passed
   double mean_value = 0, base_mean_value = 0;  // of repeat: the rate
-  std::vector<int> lengths;                    // of needles: tokens of each row of the grid
+  // Of copy and needle: what an answer's log-probability gains or loses, mean over the items that the base passed, in nats. It tells
+  // caches apart long before items flip. The standard error takes the items of a sheet as one, since they share its luck.
+  std::optional<MeanError> answer_log_p;
+  std::vector<int> lengths;                    // of needles: tokens of each row of the grid, of the first round
   std::vector<int> grid;                       // of needles, an item each: 0 neither, 1 only the base, 2 only this cache, 3 both
 };
 TaskScore ScoreTask(Task task, const Outcomes& outcomes, const Outcomes& base);

@@ -25,8 +25,8 @@ class ContextSpeaker : public Speaker {
     position_ = count;
     return true;
   }
-  StatusOr<std::vector<Token>> Feed(std::span<const Token> tokens, int wanted) override {
-    std::vector<Token> likely;
+  StatusOr<std::vector<Said>> Feed(std::span<const Token> tokens, int wanted) override {
+    std::vector<Said> said;
     while (!tokens.empty()) {
       const size_t count = std::min(tokens.size(), static_cast<size_t>(micro_batch_));
       const int later = static_cast<int>(tokens.size() - count);
@@ -35,12 +35,15 @@ class ContextSpeaker : public Speaker {
       if (!status.ok()) return status;
       for (int row = 0; row < outputs; ++row) {
         const std::span<const float> logits(context_.Logits(row), static_cast<size_t>(context_.model().vocab_size()));
-        likely.push_back(static_cast<Token>(ArgMax(logits)));
+        // The token that comes next may be the first of the next micro-batch.
+        const size_t next = count - static_cast<size_t>(outputs) + static_cast<size_t>(row) + 1;
+        const double log_p = next < tokens.size() ? logits[static_cast<size_t>(tokens[next])] - LogSumExp(logits) : 0;
+        said.push_back({static_cast<Token>(ArgMax(logits)), static_cast<float>(log_p)});
       }
       position_ += static_cast<int>(count);
       tokens = tokens.subspan(count);
     }
-    return likely;
+    return said;
   }
 
  private:
@@ -60,24 +63,40 @@ TaskVocabulary VocabularyOf(const Model& model) {
 
 struct Job {
   Task task;
-  std::vector<Sheet> sheets;
-  std::string unit;  // in the store
+  std::vector<std::vector<Sheet>> rounds;
   std::string not_measured;
+
+  std::string Unit(size_t round) const { return fmt::format("task {} 3 {}", TaskName(task), round); }  // the number changes with the prompts
 };
 
 // One of copy, needle and json.
-Job Plan(Task task, const TaskVocabulary& vocabulary, std::span<const Token> text, int context_tokens) {
-  Job job{task, {}, fmt::format("task {} 2", TaskName(task)), {}};  // the number changes with the prompts
-  if (task == Task::kCopy) job.sheets = CopySheets(vocabulary);
-  if (task == Task::kNeedle) job.sheets = NeedleSheets(vocabulary, text, context_tokens);
-  if (task == Task::kJson) job.sheets = JsonSheets(vocabulary);
-  int longest = 0;
-  for (const Sheet& sheet : job.sheets) longest = std::max(longest, SheetTokens(sheet) + (task == Task::kJson ? kJsonTokens : 0));
-  if (job.sheets.empty() || longest > context_tokens) {
-    job.not_measured = job.sheets.empty() ? fmt::format("a context of {} tokens is too short for it", context_tokens)
-                                          : fmt::format("it needs a context of {} tokens", longest);
+Job Plan(Task task, const TaskVocabulary& vocabulary, std::span<const Token> text, const QualityOptions& options) {
+  Job job{task, {}, {}};
+  for (int round = 0; round < options.task_rounds; ++round) {
+    job.rounds.push_back(task == Task::kCopy     ? CopySheets(vocabulary, round)
+                         : task == Task::kNeedle ? NeedleSheets(vocabulary, text, options.context_tokens, round)
+                                                 : JsonSheets(vocabulary, round));
+    int longest = 0;
+    for (const Sheet& sheet : job.rounds.back()) longest = std::max(longest, SheetTokens(sheet) + (task == Task::kJson ? kJsonTokens : 0));
+    if (longest == 0) job.not_measured = fmt::format("a context of {} tokens is too short for it", options.context_tokens);
+    if (longest > options.context_tokens) job.not_measured = fmt::format("it needs a context of {} tokens", longest);
   }
   return job;
+}
+
+void Append(const Outcomes& more, Outcomes* outcomes) {
+  outcomes->passed.insert(outcomes->passed.end(), more.passed.begin(), more.passed.end());
+  outcomes->value.insert(outcomes->value.end(), more.value.begin(), more.value.end());
+  outcomes->log_p.insert(outcomes->log_p.end(), more.log_p.begin(), more.log_p.end());
+}
+
+// All rounds of a task that are in the store.
+Outcomes Stored(const Store& store, const std::string& name, const Job& job) {
+  Outcomes outcomes;
+  for (size_t round = 0; round < job.rounds.size(); ++round) {
+    if (const Record* record = store.Find(name, job.Unit(round))) Append(ToOutcomes(*record), &outcomes);
+  }
+  return outcomes;
 }
 
 // How much the greedy texts repeat themselves; no items where there are none.
@@ -89,6 +108,7 @@ Outcomes Repetition(const Store& store, const std::string& name, const QualityOp
     std::vector<Token> tokens;
     for (const float token : record->columns.at("tokens")) tokens.push_back(static_cast<Token>(token));
     outcomes.passed.push_back(0);
+    outcomes.log_p.push_back(0);
     outcomes.value.push_back(static_cast<float>(RepeatedGrams(tokens, kRepeatGram)));
   }
   return outcomes;
@@ -104,7 +124,7 @@ Status EvaluateTasks(ModelPair& models, std::span<const Token> text, const std::
   const TaskVocabulary vocabulary = VocabularyOf(**stock);
   if (vocabulary.bos && !text.empty() && text[0] == *vocabulary.bos) text = text.subspan(1);  // prompts bring their own
   std::vector<Job> jobs;
-  for (const Task task : tasks) jobs.push_back(task == Task::kRepeat ? Job{task, {}, {}, {}} : Plan(task, vocabulary, text, options.context_tokens));
+  for (const Task task : tasks) jobs.push_back(task == Task::kRepeat ? Job{task, {}, {}} : Plan(task, vocabulary, text, options));
   ContextOptions context_options;
   context_options.context_tokens = options.context_tokens;
   context_options.batch_tokens = context_options.micro_batch_tokens = options.micro_batch;
@@ -113,7 +133,9 @@ Status EvaluateTasks(ModelPair& models, std::span<const Token> text, const std::
 
   double work = 0;
   for (const Job& job : jobs) {
-    for (const Sheet& sheet : job.sheets) work += SheetTokens(sheet);
+    for (const std::vector<Sheet>& sheets : job.rounds) {
+      for (const Sheet& sheet : sheets) work += SheetTokens(sheet);
+    }
   }
   progress->Begin(work * static_cast<double>(report->caches.size()));
   for (size_t c = 0; c < report->caches.size(); ++c) {
@@ -134,7 +156,8 @@ Status EvaluateTasks(ModelPair& models, std::span<const Token> text, const std::
         quality.tasks.push_back(score);
         continue;
       }
-      if (store->Find(name, job.unit) == nullptr) {
+      for (size_t round = 0; round < job.rounds.size(); ++round) {
+        if (store->Find(name, job.Unit(round)) != nullptr) continue;
         if (context == nullptr) {
           StatusOr<Model*> model = models.For(quality.cache);
           if (!model.ok()) return model.status();
@@ -146,11 +169,11 @@ Status EvaluateTasks(ModelPair& models, std::span<const Token> text, const std::
         const std::string label = fmt::format("task {}  {}", TaskName(job.task), quality.cache.name);
         progress->Advance(0, label);
         StatusOr<Outcomes> outcomes =
-            RunTask(job.task, job.sheets, vocabulary, speaker, [&](int tokens) { progress->Advance(tokens, label); });
+            RunTask(job.task, job.rounds[round], vocabulary, speaker, [&](int tokens) { progress->Advance(tokens, label); });
         if (!outcomes.ok()) return outcomes.status();
-        if (Status status = store->Add(name, job.unit, ToRecord(*outcomes)); !status.ok()) return status;
+        if (Status status = store->Add(name, job.Unit(round), ToRecord(*outcomes)); !status.ok()) return status;
       }
-      quality.tasks.push_back(ScoreTask(job.task, ToOutcomes(*store->Find(name, job.unit)), ToOutcomes(*store->Find(kBaseName, job.unit))));
+      quality.tasks.push_back(ScoreTask(job.task, Stored(*store, name, job), Stored(*store, kBaseName, job)));
     }
   }
   progress->Clear();

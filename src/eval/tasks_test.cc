@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace swivel {
@@ -30,13 +32,16 @@ class Copyist : public Speaker {
     heard_.resize(static_cast<size_t>(count));
     return true;
   }
-  StatusOr<std::vector<Token>> Feed(std::span<const Token> tokens, int wanted) override {
-    std::vector<Token> likely;
+  // Gives its choice a probability of e^-1/8, any other token e^-2.
+  StatusOr<std::vector<Said>> Feed(std::span<const Token> tokens, int wanted) override {
+    std::vector<Said> said;
     for (size_t i = 0; i < tokens.size(); ++i) {
       heard_.push_back(tokens[i]);
-      if (i + static_cast<size_t>(wanted) >= tokens.size()) likely.push_back(Next());
+      if (i + static_cast<size_t>(wanted) < tokens.size()) continue;
+      const Token next = Next();
+      said.push_back({next, i + 1 == tokens.size() ? 0 : tokens[i + 1] == next ? -0.125f : -2.0f});
     }
-    return likely;
+    return said;
   }
 
  protected:
@@ -69,9 +74,9 @@ class Parrot : public Speaker {
     at_ = 0;
     return true;
   }
-  StatusOr<std::vector<Token>> Feed(std::span<const Token>, int wanted) override {
-    std::vector<Token> said;
-    for (int i = 0; i < wanted; ++i) said.push_back(text_.empty() ? kEnd : text_[at_++ % text_.size()]);
+  StatusOr<std::vector<Said>> Feed(std::span<const Token>, int wanted) override {
+    std::vector<Said> said;
+    for (int i = 0; i < wanted; ++i) said.push_back({text_.empty() ? kEnd : text_[at_++ % text_.size()], 0});
     return said;
   }
 
@@ -94,6 +99,7 @@ TEST(Tasks, CopyNeedsTheKeysAndEveryDigit) {
   const Outcomes all = Answer(Task::kCopy, sheets, Copyist());
   EXPECT_EQ(all.passed.size(), 32u);
   EXPECT_EQ(Passed(all), 32);
+  EXPECT_FLOAT_EQ(all.log_p[31], -5 * 0.125f);  // a space and four digits
   // Half of the lines forgotten: their keys are new to it.
   const int half = Passed(Answer(Task::kCopy, sheets, Copyist(sheets[0].prompt.size() / 2)));
   EXPECT_GT(half, 8);
@@ -128,6 +134,24 @@ TEST(Tasks, NeedlesLieAtAllDepthsAndDecoysDoNotCount) {
   // A model that has lost the first half finds about half of them, though the sentence it is asked with stands there in many other forms.
   EXPECT_NEAR(Passed(Answer(Task::kNeedle, {sheets[3]}, Copyist(sheets[3].prompt.size() / 2))), 7.5, 1);
   EXPECT_TRUE(NeedleSheets(Characters(), filler, 1500).empty());  // too short for all of them
+}
+
+TEST(Tasks, RoundsAskSomethingElse) {
+  const std::string text = "All the world's a stage, and all the men and women merely players; ";
+  std::vector<Token> filler;
+  while (filler.size() < 40000) filler.insert(filler.end(), text.begin(), text.end());
+  filler[12000] = '%';  // the text of a round begins where that of the one before ends
+  const TaskVocabulary vocabulary = Characters();
+  for (const auto& [first, second] : {std::pair(CopySheets(vocabulary, 0), CopySheets(vocabulary, 1)),
+                                      std::pair(NeedleSheets(vocabulary, filler, 12000, 0), NeedleSheets(vocabulary, filler, 12000, 1)),
+                                      std::pair(JsonSheets(vocabulary, 0), JsonSheets(vocabulary, 1))}) {
+    ASSERT_EQ(first.size(), second.size());
+    for (size_t s = 0; s < first.size(); ++s) {
+      EXPECT_NE(first[s].prompt, second[s].prompt);
+      ASSERT_EQ(first[s].questions.size(), second[s].questions.size());
+    }
+  }
+  EXPECT_EQ(NeedleSheets(vocabulary, filler, 12000, 1)[0].prompt[0], '%');
 }
 
 // Cannot take back what it heard: the prompt is read again.
@@ -182,6 +206,30 @@ TEST(ScoreTask, IsRelativeToTheModelsOwn) {
   base.passed = {1, 1, 1, 1, 0, 0, 0, 0};
   EXPECT_NE(ScoreTask(Task::kNeedle, cache, base).not_measured.find("4 of 8"), std::string::npos);
   EXPECT_NE(ScoreTask(Task::kNeedle, Outcomes(), base).not_measured, "");
+}
+
+// Four sheets of copying: the base does all of the first three, and one item of the last.
+TEST(ScoreTask, AnswersLoseOrGainProbability) {
+  Outcomes base, cache;
+  for (int sheet = 0; sheet < 4; ++sheet) {
+    for (int item = 0; item < kCopyAsked; ++item) {
+      base.passed.push_back(sheet < 3 || item == 0 ? 1 : 0);
+      base.log_p.push_back(-1);
+      // Those that the base does not do say nothing.
+      cache.log_p.push_back(base.passed.back() > 0 ? -1.1f - 0.1f * static_cast<float>(sheet) : -9);
+    }
+  }
+  cache.passed = base.passed;
+  base.value = cache.value = std::vector<float>(32, 0);
+  const TaskScore score = ScoreTask(Task::kCopy, cache, base);
+  ASSERT_TRUE(score.answer_log_p);
+  // Sums of sheets -0.8, -1.6, -2.4, -0.4 of 8, 8, 8 and 1 items.
+  EXPECT_NEAR(score.answer_log_p->mean, -5.2 / 25, 1e-6);
+  ASSERT_TRUE(score.answer_log_p->error);
+  // Residuals 0.864, 0.064, -0.736, -0.192.
+  EXPECT_NEAR(*score.answer_log_p->error, std::sqrt((0.746496 + 0.004096 + 0.541696 + 0.036864) * 4 / 3) / 25, 1e-5);
+  base.log_p.clear();
+  EXPECT_FALSE(ScoreTask(Task::kCopy, cache, base).answer_log_p);
 }
 
 TEST(ScoreTask, RepetitionIsMeasuredByTheBase) {

@@ -102,6 +102,7 @@ inline EvalReport SampleReport(bool with_tasks = true, bool with_speed = true) {
         Outcomes outcomes;
         Random random(40 + t + 10 * i);
         for (int item = 0; item < (t == 1 ? 60 : 12); ++item) {
+          outcomes.log_p.push_back(static_cast<float>(-samples[i].kld * (1 + random.Uniform())));
           outcomes.passed.push_back(random.Uniform() < 0.93 - samples[i].kld ? 1 : 0);
           outcomes.value.push_back(t == 3   ? static_cast<float>(0.3 + 0.1 * random.Uniform() + samples[i].kld)
                                    : t == 1 ? static_cast<float>(600 + item / kNeedleDepths * 482)

@@ -57,4 +57,10 @@ std::string PercentText(const std::optional<MeanError>& share, const char* forma
   return text;
 }
 
+std::string DifferenceText(const MeanError& difference) {
+  std::string text = NumberText(difference.mean, "{:+.3f}");
+  if (difference.error) text += " ±" + NumberText(*difference.error, "{:.3f}");
+  return text;
+}
+
 }  // namespace swivel

@@ -32,6 +32,8 @@ std::string KldText(const std::optional<double>& value);
 std::string KldWithErrorText(const Summary& kld);
 // "98.7 ±0.2", of a share in percent.
 std::string PercentText(const std::optional<MeanError>& share, const char* format = "{:.1f}");
+// "-0.042 ±0.007", of a difference.
+std::string DifferenceText(const MeanError& difference);
 
 }  // namespace swivel
 

@@ -37,6 +37,17 @@ std::string Trim(std::string_view text) {
   return std::string(text.substr(begin, text.find_last_not_of(" \t\n") - begin + 1));
 }
 
+// Empty ones left out.
+std::vector<std::string> TrimmedPieces(std::string_view text, char separator) {
+  std::vector<std::string> pieces;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(separator), text.size());
+    if (std::string piece = Trim(text.substr(0, end)); !piece.empty()) pieces.push_back(std::move(piece));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return pieces;
+}
+
 bool TakePrefix(std::string_view prefix, std::string_view& text) {
   if (text.substr(0, prefix.size()) != prefix) return false;
   text.remove_prefix(prefix.size());
@@ -72,33 +83,34 @@ StatusOr<CacheChoice> ParseCacheChoice(std::string_view text) {
 
 std::vector<std::string> SplitCacheList(std::string_view text) {
   std::vector<std::string> specs;
-  std::set<std::string> keys;  // of the spec being collected, specs.back()
-  bool open = false;           // a comma may still add to specs.back()
-  while (!text.empty()) {
-    const size_t end = std::min(text.find_first_of(",;"), text.size());
-    const std::string piece = Trim(text.substr(0, end));
-    const bool ends_spec = end == text.size() || text[end] == ';';
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (!piece.empty()) {
-      // "swivel:k=turbo4" has the key k; "boundary=2:q8_0" keeps its colon, which lies behind the "=".
-      const size_t equals = piece.find('=');
-      const size_t colon = piece.find(':');
-      const size_t key_begin = colon < equals ? colon + 1 : 0;
-      const bool has_key = equals != std::string::npos;
-      const std::string key = has_key ? Trim(piece.substr(key_begin, equals - key_begin)) : "";
-      if (open && has_key && key_begin == 0 && (key == "layer" || !keys.contains(key))) {
-        specs.back() += "," + piece;
-      } else {
-        specs.push_back(piece);
-        keys.clear();
-      }
-      if (has_key) {
-        keys.insert(key);
-      } else {
-        keys.insert({"k", "v"});
-      }
+  // With a semicolon every comma belongs to a spec: "balanced,k=tcq4" could not be named otherwise.
+  if (text.find(';') != std::string_view::npos) {
+    for (const std::string& list : TrimmedPieces(text, ';')) {
+      std::string spec;
+      for (const std::string& piece : TrimmedPieces(list, ',')) spec += (spec.empty() ? "" : ",") + piece;
+      if (!spec.empty()) specs.push_back(std::move(spec));
     }
-    open = !ends_spec && !specs.empty();
+    return specs;
+  }
+  std::set<std::string> keys;  // of the spec being collected, specs.back()
+  for (const std::string& piece : TrimmedPieces(text, ',')) {
+    // "swivel:k=turbo4" has the key k; "boundary=2:q8_0" keeps its colon, which lies behind the "=".
+    const size_t equals = piece.find('=');
+    const size_t colon = piece.find(':');
+    const size_t key_begin = colon < equals ? colon + 1 : 0;
+    const bool has_key = equals != std::string::npos;
+    const std::string key = has_key ? Trim(piece.substr(key_begin, equals - key_begin)) : "";
+    if (!specs.empty() && has_key && key_begin == 0 && (key == "layer" || !keys.contains(key))) {
+      specs.back() += "," + piece;
+    } else {
+      specs.push_back(piece);
+      keys.clear();
+    }
+    if (has_key) {
+      keys.insert(key);
+    } else {
+      keys.insert({"k", "v"});
+    }
   }
   return specs;
 }

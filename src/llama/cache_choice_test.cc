@@ -16,7 +16,7 @@ TEST(SplitCacheList, SeparatesNames) {
   EXPECT_EQ(SplitCacheList(""), Strings{});
   EXPECT_EQ(SplitCacheList(" , ;; "), Strings{});
   EXPECT_EQ(SplitCacheList("turbo4"), Strings{"turbo4"});
-  EXPECT_EQ(SplitCacheList("turbo4,turbo3; turbo2"), (Strings{"turbo4", "turbo3", "turbo2"}));
+  EXPECT_EQ(SplitCacheList("turbo4, turbo3"), (Strings{"turbo4", "turbo3"}));
 }
 
 TEST(SplitCacheList, KeepsKeysTogether) {
@@ -32,7 +32,9 @@ TEST(SplitCacheList, ARepeatedKeyStartsASpec) {
   EXPECT_EQ(SplitCacheList("turbo4,scale=ls,turbo4,scale=matched"), (Strings{"turbo4,scale=ls", "turbo4,scale=matched"}));
 }
 
-TEST(SplitCacheList, ASemicolonAlwaysSeparates) {
+TEST(SplitCacheList, ASemicolonLeavesCommasToTheSpecs) {
+  EXPECT_EQ(SplitCacheList("balanced,k=tcq4;turbo4 ;turbo3, boundary=2:q8_0"), (Strings{"balanced,k=tcq4", "turbo4", "turbo3,boundary=2:q8_0"}));
+  EXPECT_EQ(SplitCacheList("balanced,k=tcq4;"), Strings{"balanced,k=tcq4"});
   EXPECT_EQ(SplitCacheList("k=turbo4;v=turbo3"), (Strings{"k=turbo4", "v=turbo3"}));
 }
 
