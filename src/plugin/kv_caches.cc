@@ -1,14 +1,17 @@
 #include "plugin/kv_caches.h"
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <mutex>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "cache/make_layer.h"
+#include "cache/spec_layers.h"
 #include "plugin/buffer_type.h"
 #include "plugin/host.h"
 #include "plugin/key_bias.h"
@@ -222,6 +225,29 @@ Status KvCaches::CreateStore(KvTensor* tensor) {
   return {};
 }
 
+void KvCaches::SayUnmetOverrides(int context) {
+  std::vector<LayerCodec> unmet;
+  int layers = 0;
+  std::map<int, int> heads;  // by layer; of a tensor that no graph has read yet they are not known
+  for (const KvBuffer* buffer : buffers_) {
+    if (buffer->context != context) continue;
+    unmet = buffer->spec.layers;
+    for (const auto& entry : buffer->tensors) {
+      const LayerPlace place = PlaceOf(*entry.second);
+      layers = place.num_layers;
+      heads[place.ordinal] = std::max(heads[place.ordinal], entry.second->width() == 0 ? INT_MAX : entry.second->num_heads());
+    }
+  }
+  std::erase_if(unmet, [&](const LayerCodec& codec) {
+    const auto has_head = [&](const std::pair<const int, int>& layer) {
+      return codec.first <= layer.first && layer.first <= codec.last && codec.last_head < layer.second;
+    };
+    return codec.last < layers && std::any_of(heads.begin(), heads.end(), has_head);
+  });
+  if (unmet.empty()) return;
+  SayOnce("WARNING: " + LayerItems(unmet).substr(1) + " names layers or KV heads that this cache does not have; they count from 0");
+}
+
 void KvCaches::CreateStoresOfContext(int context) {
   int created = 0;
   size_t packed_bytes = 0, f16_bytes = 0;
@@ -247,11 +273,13 @@ void KvCaches::CreateStoresOfContext(int context) {
     }
   }
   if (created == 0) return;
+  SayUnmetOverrides(context);
   std::replace(spec.begin(), spec.end(), ',', ' ');
-  char line[512];
-  std::snprintf(line, sizeof(line), "KV cache %d tensors, %s, %.2f bits per value, %.1f MiB where f16 takes %.1f MiB", created,
-                spec.c_str(), 16.0 * static_cast<double>(packed_bytes) / static_cast<double>(f16_bytes),
-                static_cast<double>(packed_bytes) / 1048576.0, static_cast<double>(f16_bytes) / 1048576.0);
+  char sizes[96];
+  std::snprintf(sizes, sizeof(sizes), "%.2f bits per value, %.1f MiB where f16 takes %.1f MiB",
+                16.0 * static_cast<double>(packed_bytes) / static_cast<double>(f16_bytes), static_cast<double>(packed_bytes) / 1048576.0,
+                static_cast<double>(f16_bytes) / 1048576.0);
+  const std::string line = "KV cache " + std::to_string(created) + " tensors, " + spec + ", " + sizes;
   Event event("cache_created");
   event.Number("context", int64_t{context}).Number("tensors", int64_t{created}).Text("kv", spec);
   event.Number("packed_bytes", static_cast<int64_t>(packed_bytes)).Number("f16_bytes", static_cast<int64_t>(f16_bytes));

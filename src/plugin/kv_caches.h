@@ -91,6 +91,8 @@ class KvCaches {
   // Of a context whose spec has store=, else null.
   std::shared_ptr<BasisKeeper> KeeperOf(const KvBuffer& buffer);
   void CreateStoresOfContext(int context);
+  // What the spec says of layers or heads that are not there has no effect; the user hears of it.
+  void SayUnmetOverrides(int context);
   // f16 bytes of all KV tensors of a buffer's context.
   size_t NominalBytes(const KvBuffer& own) const;
   // Of a plain, learnt tensor; staged caches: of its partner too.

@@ -104,6 +104,22 @@ TEST_F(Model, GeneratesInOneSplit) {
   EXPECT_TRUE(nlohmann::json::parse(Report())["caches"].empty());
 }
 
+// S has 30 layers of 3 KV heads.
+TEST_F(Model, SaysWhichOverridesMeetNothing) {
+  const auto said_with = [&](const char* spec) {
+    EXPECT_EQ(SetKv(spec), "");
+    ContextPtr context = NewContext(1);
+    return CaptureStderr([&] { Generate(context.get(), 1, 1); });
+  };
+  std::string said = said_with("turbo4,layer=28-30:q8_0,layer=0:k=f16");
+  EXPECT_NE(said.find("swivel: WARNING: layer=28-30:q8_0 names layers or KV heads that this cache does not have"), std::string::npos) << said;
+  EXPECT_NE(said.find("KV cache 60 tensors, k=turbo4 v=turbo4 layer=0:k=f16 layer=28-30:q8_0, "), std::string::npos) << said;
+  said = said_with("balanced,layer=0/3:k=tcq4");
+  EXPECT_NE(said.find("WARNING: layer=0/3:k=tcq4 names layers or KV heads"), std::string::npos) << said;
+  said = said_with("balanced,layer=29:tcq4,layer=0/0-2:k=tcq4");
+  EXPECT_EQ(said.find("WARNING: layer="), std::string::npos) << said;
+}
+
 TEST_F(Model, ParallelSequencesAgree) {
   SetKv("turbo4");
   ContextPtr one = NewContext(1), four = NewContext(4);
