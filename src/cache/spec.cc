@@ -35,7 +35,7 @@ bool CacheSpec::EncodesGroups() const {
 }
 
 bool CacheSpec::LosesKeyBias(const Codec& codec) const {
-  if (PacksGroups(codec)) return transform == Transform::kHadamard || !mean;
+  if (PacksGroups(codec)) return transform == Transform::kHadamard || !(TakesMean() || group_mean);
   // Codecs of whole groups have zero points of their own.
   return codec.code_bits <= 4 && !codec.encodes_groups();
 }

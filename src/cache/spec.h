@@ -63,8 +63,10 @@ struct CacheSpec {
   std::vector<LayerCodec> layers;
 
   Transform transform = Transform::kNone;
-  bool mean = true;        // subtract the calibrated mean of the keys; not with kHadamard, which needs no calibration
   bool group_mean = true;  // subtract the mean of each group's keys
+  // Subtract the calibrated mean of the keys; not with kHadamard, which needs no calibration. Without: where there are no means of groups, to
+  // which it adds nothing on any model measured (docs/quality.md).
+  std::optional<bool> mean;
   bool halves = true;      // kFull: two segments with bits of their own
   int sinks = 0;           // the first tokens of a sequence stay exact
   int window = 0;          // so do the last ones, at least
@@ -72,6 +74,7 @@ struct CacheSpec {
   bool defer_prefill = false;    // pack nothing while a prompt comes in
   uint64_t budget_bytes = 0;     // of the whole cache; old groups decay as far as it asks; 0: none
   std::string calibration = "self";  // or the path of a calibration file
+  int self_tokens = 0;               // with "self": the tokens it takes; 0: as many as the width wants
   std::string store;                 // with "self": the file that keeps the statistics from run to run; empty: none
   std::optional<double> shrink;      // factor on off-diagonal moments; without: .3 for self-calibration, .5 for a file
   double sparse_v = 0.0;             // what attention may leave out of V, as a share of the weights (kernel/attend/attend.h); 0: nothing
@@ -87,13 +90,23 @@ struct CacheSpec {
   bool Staged() const { return transform != Transform::kNone || sinks > 0 || window > 0 || EncodesGroups(); }
   // One of the codecs does.
   bool EncodesGroups() const;
-  // Rows of a full stream of so many cells that have no packed copy: the window, and the group that is being filled (sinks are a few).
-  int64_t ExactRows(int64_t cells) const { return Staged() ? std::min<int64_t>(cells, window + kGroupTokens) : 0; }
+  // Rows of a full stream of so many cells that have no packed copy: the window, and the group that is being filled (sinks are a few); all
+  // where they are fewer than the basis of the keys takes.
+  int64_t ExactRows(int64_t cells) const {
+    if (!Staged() || (SelfCalibrated() && cells < SelfTokens(0))) return Staged() ? cells : 0;
+    return std::min<int64_t>(cells, window + kGroupTokens);
+  }
+  bool TakesMean() const { return mean.value_or(!group_mean); }
   // Keys need statistics of the model before they can be packed.
   bool Calibrated() const { return transform == Transform::kDiagonal || transform == Transform::kFull; }
+  // From the first tokens that a context sees. 512 lose a tenth to a fifth less than 128 (docs/quality.md), and a matrix of `width` x `width`
+  // wants at least two of them for each coordinate.
+  bool SelfCalibrated() const { return Calibrated() && calibration == "self"; }
+  int SelfTokens(int width) const { return self_tokens > 0 ? self_tokens : std::max(512, 2 * width); }
   // A layer's rows of this codec are packed by groups.
   bool PacksGroups(const Codec& codec) const { return transform != Transform::kNone && codec.layout == Layout::kTrellis; }
-  // Keys in this codec keep no mean but that of their group, at few bits: they lose much where keys have large means, as a bias makes them.
+  // Keys in this codec lose much where they have large means, as a bias makes them: nothing takes the means away, or a rotation spreads what is
+  // left of them over all coordinates.
   bool LosesKeyBias(const Codec& codec) const;
   SegmentLayout Segments(Side side, const Codec& codec, int width) const;
 

@@ -73,7 +73,7 @@ Status CheckStaging(const CacheSpec& spec) {
 }
 
 Status CheckStore(const CacheSpec& spec) {
-  if (spec.store.empty() || (spec.Calibrated() && spec.calibration == "self")) return Status();
+  if (spec.store.empty() || spec.SelfCalibrated()) return Status();
   return Status::Invalid("store=FILE keeps what a cache finds out about its keys by itself: it needs transform=eq or full (a preset has it) and calibration=self");
 }
 

@@ -23,7 +23,7 @@ TEST(SpecFile, HasTheKeysOfALine) {
   EXPECT_EQ(Read("k = \"tcq3\"\nv = 'tcq2' # why\ntransform = \"full\"\nsinks = 4\nwindow = 128\ngroup_mean = false\nshrink = 0.25\n"),
             Line("k=tcq3,v=tcq2,transform=full,sinks=4,window=128,group_mean=off,shrink=.25"));
   EXPECT_EQ(Read("halves = \"off\"\nmean = true\nsinks = \"4\"\nboundary = \"2:q8_0\"\nk_scale = \"ls\"\nscale = \"unbiased\"\n"),
-            Line("halves=off,sinks=4,boundary=2:q8_0,scale=unbiased,k_scale=ls"));
+            Line("halves=off,mean=on,sinks=4,boundary=2:q8_0,scale=unbiased,k_scale=ls"));
   EXPECT_EQ(Read("preset = \"tiny\"\nsparse_v = 0.001\n"), Line("tiny,sparse_v=.001"));
   // Whatever the order, a preset comes first.
   EXPECT_EQ(Read("k = \"tcq4\"\npreset = \"small\"\n"), Line("small,k=tcq4"));
@@ -47,6 +47,7 @@ TEST(SpecFile, CalibrationIsRelativeToTheFile) {
   EXPECT_EQ(ParseSpecFile("calibration = \"../m.swivel\"", "/a/b.toml")->calibration, "/a/../m.swivel");
   EXPECT_EQ(ParseSpecFile("calibration = \"/m.swivel\"", "a/b.toml")->calibration, "/m.swivel");
   EXPECT_EQ(ParseSpecFile("calibration = \"m.swivel\"", "b.toml")->calibration, "m.swivel");
+  EXPECT_EQ(ParseSpecFile("calibration = \"self:256\"", "a/b.toml")->self_tokens, 256);
   EXPECT_EQ(ParseSpecFile("preset = \"balanced\"\nstore = \"m.swivel\"", "a/b.toml")->store, "a/m.swivel");
   EXPECT_EQ(ParseSpecFile("calibration = \"self\"", "a/b.toml")->calibration, "self");
 }

@@ -128,8 +128,19 @@ Status SetStore(std::string_view value, CacheSpec* spec) {
   return Status();
 }
 
+constexpr int kLeastSelfTokens = 64, kMostSelfTokens = 8192;
+
 Status SetCalibration(std::string_view value, CacheSpec* spec) {
-  if (value.empty()) return Status::Invalid("calibration= wants 'self' or the path of a file that swivel calibrate has written");
+  if (value.empty()) return Status::Invalid("calibration= wants 'self', 'self:TOKENS' or the path of a file that swivel calibrate has written");
+  constexpr std::string_view kSelf = "self:";
+  spec->self_tokens = 0;
+  if (value.substr(0, kSelf.size()) == kSelf) {
+    spec->calibration = "self";
+    Status status = SetNumber("calibration=self", value.substr(kSelf.size()), kMostSelfTokens, &spec->self_tokens);
+    if (!status.ok() || spec->self_tokens >= kLeastSelfTokens) return status;
+    return Status::Invalid("calibration='" + std::string(value) + "' takes too few tokens for a basis; accepted: " +
+                           std::to_string(kLeastSelfTokens) + " to " + std::to_string(kMostSelfTokens));
+  }
   if (value.find(',') != std::string_view::npos) return Status::Invalid("calibration='" + std::string(value) + "': the path may hold no comma");
   spec->calibration = value;
   return Status();
@@ -154,7 +165,7 @@ constexpr Key kKeys[] = {
     {"k_scale", [](std::string_view value, CacheSpec* spec) { return SetScale(value, &spec->k_scale); }},
     {"v_scale", [](std::string_view value, CacheSpec* spec) { return SetScale(value, &spec->v_scale); }},
     {"transform", SetTransform},
-    {"mean", [](std::string_view value, CacheSpec* spec) { return SetFlag("mean", value, &spec->mean); }},
+    {"mean", [](std::string_view value, CacheSpec* spec) { return SetFlag("mean", value, &spec->mean.emplace()); }},
     {"group_mean", [](std::string_view value, CacheSpec* spec) { return SetFlag("group_mean", value, &spec->group_mean); }},
     {"halves", [](std::string_view value, CacheSpec* spec) { return SetFlag("halves", value, &spec->halves); }},
     {"sinks", [](std::string_view value, CacheSpec* spec) { return SetNumber("sinks", value, kGroupTokens, &spec->sinks); }},

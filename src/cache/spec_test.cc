@@ -317,10 +317,45 @@ TEST(Spec, KnowsWhichKeysLoseABias) {
     const CacheSpec spec = ParseOrDie(text);
     return spec.LosesKeyBias(GetCodec(spec.k));
   };
-  for (const char* text : {"turbo4", "turbo2", "tcq4", "q4_0", "q4_0_rot", "turbo3,window=128", "balanced,transform=wht", "balanced,mean=off", "rabitq4"})
+  for (const char* text : {"turbo4", "turbo2", "tcq4", "q4_0", "q4_0_rot", "turbo3,window=128", "balanced,transform=wht", "balanced,mean=off,group_mean=off", "rabitq4"})
     EXPECT_TRUE(loses(text)) << text;
-  for (const char* text : {"f16", "bf16", "q8_0", "q8_0_rot", "tcq5", "tcq6", "kivi2", "kivi4", "balanced", "tiny", "balanced,transform=eq", "k=q8_0,v=turbo2"})
+  for (const char* text : {"f16", "bf16", "q8_0", "q8_0_rot", "tcq5", "tcq6", "kivi2", "kivi4", "balanced", "tiny", "balanced,transform=eq", "balanced,group_mean=off", "balanced,mean=on", "k=q8_0,v=turbo2"})
     EXPECT_FALSE(loses(text)) << text;
+}
+
+TEST(Spec, SelfCalibrationTakesTokens) {
+  EXPECT_EQ(ParseOrDie("balanced").SelfTokens(64), 512);
+  EXPECT_EQ(ParseOrDie("balanced").SelfTokens(512), 1024);
+  const CacheSpec few = ParseOrDie("balanced,calibration=self:128");
+  EXPECT_TRUE(few.SelfCalibrated());
+  EXPECT_EQ(few.SelfTokens(512), 128);
+  EXPECT_EQ(few.ToString(), ParseOrDie("balanced").ToString() + ",calibration=self:128");
+  EXPECT_EQ(ParseOrDie(few.ToString() + ",store=a.swivel").store, "a.swivel");
+  EXPECT_EQ(ParseOrDie("balanced,calibration=self").ToString(), ParseOrDie("balanced").ToString());
+  for (const char* tokens : {"", "63", "8193", "-128", "x", "128x"}) {
+    EXPECT_FALSE(ParseSpec(std::string("balanced,calibration=self:") + tokens).ok()) << tokens;
+  }
+  // What stays exact in a full stream: everything until there is a basis, the window and a group behind it.
+  EXPECT_EQ(ParseOrDie("balanced").ExactRows(511), 511);
+  EXPECT_EQ(ParseOrDie("balanced").ExactRows(512), 256);
+  EXPECT_EQ(few.ExactRows(200), 200);
+  EXPECT_EQ(few.ExactRows(511), 256);
+  EXPECT_EQ(ParseOrDie("balanced,calibration=a.swivel").ExactRows(300), 256);
+  EXPECT_EQ(ParseOrDie("turbo4").ExactRows(300), 0);
+}
+
+TEST(Spec, TheMeanIsTakenWhereGroupsHaveNone) {
+  EXPECT_FALSE(ParseOrDie("balanced").TakesMean());
+  EXPECT_TRUE(ParseOrDie("balanced,mean=on").TakesMean());
+  EXPECT_TRUE(ParseOrDie("balanced,group_mean=off").TakesMean());
+  EXPECT_FALSE(ParseOrDie("balanced,group_mean=off,mean=off").TakesMean());
+  const std::string balanced = ParseOrDie("balanced").ToString();
+  EXPECT_EQ(ParseOrDie("balanced,mean=off").ToString(), balanced);  // what it does anyway
+  for (const char* text : {"balanced,mean=on", "balanced,group_mean=off", "mean=off,balanced,group_mean=off"}) {
+    const CacheSpec spec = ParseOrDie(text);
+    EXPECT_NE(spec.ToString(), balanced);
+    EXPECT_EQ(ParseOrDie(spec.ToString()).TakesMean(), spec.TakesMean()) << spec.ToString();
+  }
 }
 
 TEST(Spec, DeferIsOffUnlessAskedFor) {

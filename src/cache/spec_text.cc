@@ -48,7 +48,7 @@ std::string CacheSpec::ToString() const {
   if (k_scale) text += std::string(",k_scale=") + ScaleModeName(*k_scale);
   if (v_scale) text += std::string(",v_scale=") + ScaleModeName(*v_scale);
   if (transform != Transform::kNone) text += std::string(",transform=") + kTransforms[static_cast<size_t>(transform)];
-  if (!mean) text += ",mean=off";
+  if (mean && *mean == group_mean) text += std::string(",mean=") + (*mean ? "on" : "off");
   if (!group_mean) text += ",group_mean=off";
   if (!halves) text += ",halves=off";
   if (sinks > 0) text += ",sinks=" + std::to_string(sinks);
@@ -57,6 +57,7 @@ std::string CacheSpec::ToString() const {
   if (budget_bytes > 0) text += ",budget=" + std::to_string(budget_bytes);
   if (defer_prefill) text += ",defer=prefill";
   if (calibration != "self") text += ",calibration=" + calibration;
+  if (calibration == "self" && self_tokens > 0) text += ",calibration=self:" + std::to_string(self_tokens);
   if (!store.empty()) text += ",store=" + store;
   if (shrink) text += ",shrink=" + Shortest(*shrink);
   if (sparse_v > 0.0) text += ",sparse_v=" + Shortest(sparse_v);
@@ -108,7 +109,7 @@ std::string SpecHelp() {
   return "a spec is a preset (quality, balanced, small, tiny), a codec for K and V, or a file that ends in .toml, or items joined by commas: "
          "k=CODEC, v=CODEC, boundary=N:CODEC (first and last N layers), layer=A-B:CODEC or layer=A-B:k=CODEC or :v=CODEC (layers A to B from 0, "
          "any number of times), layer=A-B/H-J:… (their KV heads H to J), scale=MODE, k_scale=MODE, v_scale=MODE, transform=none|wht|eq|full, mean=on|off, "
-         "group_mean=on|off, halves=on|off, sinks=N, window=N, decay=AGE:BITS, budget=BYTES, defer=off|prefill, calibration=self|FILE, store=FILE, shrink=X, "
+         "group_mean=on|off, halves=on|off, sinks=N, window=N, decay=AGE:BITS, budget=BYTES, defer=off|prefill, calibration=self|self:TOKENS|FILE, store=FILE, shrink=X, "
          "sparse_v=X (at most 0.1: the share of the weights whose values attention may leave out). Codecs: " +
          CodecNames() + ". Scale modes: matched, unbiased, ls. Examples: balanced; balanced,window=256; k=turbo4,v=turbo3,boundary=2:q8_0; turbo3,layer=0:q8_0,layer=4-7:k=turbo4";
 }

@@ -31,9 +31,6 @@ enum class TransformKind : uint8_t { kHadamard, kDiagonal, kFull };
 inline constexpr double kFileShrink = .5;
 inline constexpr double kSelfShrink = .3;
 
-// How many tokens a cache looks at before it calibrates itself.
-inline constexpr int SelfCalibrationTokens(int width) { return std::max(128, 2 * width); }
-
 // `width` must be a multiple of 16 up to kMaxRotationWidth. Without `use_mean` the mean is zero, and the moments are taken around zero
 // unless they are those of groups. T is scaled so that y^2 is 1 on average over the keys and the coordinates of a segment.
 //

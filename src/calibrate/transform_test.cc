@@ -204,10 +204,5 @@ TEST(Transform, RefusesWhatIsWrong) {
   EXPECT_TRUE(refused(huge));
 }
 
-TEST(SelfCalibrationTokens, GrowWithTheWidth) {
-  EXPECT_EQ(SelfCalibrationTokens(64), 128);
-  EXPECT_EQ(SelfCalibrationTokens(256), 512);
-}
-
 }  // namespace
 }  // namespace swivel

@@ -124,10 +124,10 @@ void AddEval(CLI::App& app, int* exit_code) {
   command->add_option("--measure-prompt", arguments->measure_prompt)->group("");
   command->add_option("--measure-generate", arguments->measure_generate)->group("");
   command->footer(
-      "--kv LIST: names separated by ';'. f16, q8_0 and q4_0 are llama.cpp's own caches; stock:TYPE is any other of its types;\n"
-      "swivel:f16 and swivel:q8_0 are Swivel's codecs of that name; everything else is a Swivel spec. Without any ';' a comma starts a new\n"
-      "name before a piece without '=' and before a key that the spec already has (a name alone has k= and v=): k=turbo4,v=turbo3,turbo4\n"
-      "are two; balanced,k=tcq4 are two as well, 'balanced,k=tcq4;' is one.\n\n" +
+      "--kv LIST: names separated by ';' or ','. f16, q8_0 and q4_0 are llama.cpp's own caches; stock:TYPE is any other of its types;\n"
+      "swivel:f16 and swivel:q8_0 are Swivel's codecs of that name; everything else is a Swivel spec. A comma starts a new name before\n"
+      "a piece without '=' and, where the list has no ';', before a key that the spec already has (a name alone has k= and v=):\n"
+      "k=turbo4,v=turbo3,turbo4 are two; in 'balanced,k=tcq4;tiny' the key belongs to balanced.\n\n" +
       SpecHelp() +
       "\n\nExamples:\n"
       "  swivel eval -m model.gguf -f wiki.test.raw\n"

@@ -83,33 +83,30 @@ StatusOr<CacheChoice> ParseCacheChoice(std::string_view text) {
 
 std::vector<std::string> SplitCacheList(std::string_view text) {
   std::vector<std::string> specs;
-  // With a semicolon every comma belongs to a spec: "balanced,k=tcq4" could not be named otherwise.
-  if (text.find(';') != std::string_view::npos) {
-    for (const std::string& list : TrimmedPieces(text, ';')) {
-      std::string spec;
-      for (const std::string& piece : TrimmedPieces(list, ',')) spec += (spec.empty() ? "" : ",") + piece;
-      if (!spec.empty()) specs.push_back(std::move(spec));
-    }
-    return specs;
-  }
-  std::set<std::string> keys;  // of the spec being collected, specs.back()
-  for (const std::string& piece : TrimmedPieces(text, ',')) {
-    // "swivel:k=turbo4" has the key k; "boundary=2:q8_0" keeps its colon, which lies behind the "=".
-    const size_t equals = piece.find('=');
-    const size_t colon = piece.find(':');
-    const size_t key_begin = colon < equals ? colon + 1 : 0;
-    const bool has_key = equals != std::string::npos;
-    const std::string key = has_key ? Trim(piece.substr(key_begin, equals - key_begin)) : "";
-    if (!specs.empty() && has_key && key_begin == 0 && (key == "layer" || !keys.contains(key))) {
-      specs.back() += "," + piece;
-    } else {
-      specs.push_back(piece);
-      keys.clear();
-    }
-    if (has_key) {
-      keys.insert(key);
-    } else {
-      keys.insert({"k", "v"});
+  // With a semicolon keys belong to the spec they stand in: "balanced,k=tcq4" could not be named otherwise.
+  const bool parted = text.find(';') != std::string_view::npos;
+  for (const std::string& list : TrimmedPieces(text, ';')) {
+    std::set<std::string> keys;  // of the spec being collected, specs.back()
+    bool open = false;           // a comma may still add to it
+    for (const std::string& piece : TrimmedPieces(list, ',')) {
+      // "swivel:k=turbo4" has the key k; "boundary=2:q8_0" keeps its colon, which lies behind the "=".
+      const size_t equals = piece.find('=');
+      const size_t colon = piece.find(':');
+      const size_t key_begin = colon < equals ? colon + 1 : 0;
+      const bool has_key = equals != std::string::npos;
+      const std::string key = has_key ? Trim(piece.substr(key_begin, equals - key_begin)) : "";
+      if (open && has_key && key_begin == 0 && (parted || key == "layer" || !keys.contains(key))) {
+        specs.back() += "," + piece;
+      } else {
+        specs.push_back(piece);
+        keys.clear();
+      }
+      open = true;
+      if (has_key) {
+        keys.insert(key);
+      } else {
+        keys.insert({"k", "v"});
+      }
     }
   }
   return specs;

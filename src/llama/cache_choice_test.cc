@@ -32,7 +32,8 @@ TEST(SplitCacheList, ARepeatedKeyStartsASpec) {
   EXPECT_EQ(SplitCacheList("turbo4,scale=ls,turbo4,scale=matched"), (Strings{"turbo4,scale=ls", "turbo4,scale=matched"}));
 }
 
-TEST(SplitCacheList, ASemicolonLeavesCommasToTheSpecs) {
+TEST(SplitCacheList, ASemicolonLeavesKeysToTheSpecs) {
+  EXPECT_EQ(SplitCacheList("f16,q8_0,turbo4;balanced"), (Strings{"f16", "q8_0", "turbo4", "balanced"}));  // a name is a name
   EXPECT_EQ(SplitCacheList("balanced,k=tcq4;turbo4 ;turbo3, boundary=2:q8_0"), (Strings{"balanced,k=tcq4", "turbo4", "turbo3,boundary=2:q8_0"}));
   EXPECT_EQ(SplitCacheList("balanced,k=tcq4;"), Strings{"balanced,k=tcq4"});
   EXPECT_EQ(SplitCacheList("k=turbo4;v=turbo3"), (Strings{"k=turbo4", "v=turbo3"}));

@@ -86,7 +86,7 @@ KeyBasis::KeyBasis(const CacheSpec& spec, int layer, LayerCache* cache, NamedMom
     : spec_(spec), layer_(layer), cache_(cache), named_(std::move(moments)), keeper_(std::move(keeper)) {
   const int width = cache->width(Side::kKey);
   if (named_.layer == nullptr) {
-    self_.emplace(width, SelfCalibrationTokens(width));
+    self_.emplace(width, spec.SelfTokens(width));
     if (keeper_ != nullptr) keeper_->Expect(layer);
   }
   transforms_.resize(static_cast<size_t>(num_heads()));
@@ -108,7 +108,7 @@ void KeyBasis::Make(int head) {
     if (keeper_ != nullptr && self_) *own = moments_[h] = AsInFile(std::move(*own));
     const TransformKind kind = spec_.transform == Transform::kFull ? TransformKind::kFull : TransformKind::kDiagonal;
     const double shrink = spec_.shrink.value_or(named_.layer != nullptr && !named_.file->self ? kFileShrink : kSelfShrink);
-    StatusOr<KeyTransform> transform = MakeTransform(*own, kind, shrink, spec_.mean, BasisHasHalves(*cache_));
+    StatusOr<KeyTransform> transform = MakeTransform(*own, kind, shrink, spec_.TakesMean(), BasisHasHalves(*cache_));
     if (!transform.ok()) return transform.status();
     transforms_[h] = std::move(*transform);
     return {};

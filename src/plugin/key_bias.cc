@@ -28,7 +28,7 @@ void WarnOfKeyBias(const CacheSpec& spec, const Codec& codec) {
   const std::string tensor = KeyBias();
   if (tensor.empty()) return;
   SayOnce("WARNING: the keys of this model have a bias (" + tensor + ") and so large means, of which k=" + codec.name +
-          (spec.PacksGroups(codec) ? spec.transform == Transform::kHadamard ? " with transform=wht" : " with mean=off" : "") +
+          (spec.PacksGroups(codec) ? spec.transform == Transform::kHadamard ? " with transform=wht" : " without means" : "") +
           " loses much: text may become nonsense. Use a preset (SWIVEL_KV=balanced), which subtracts the means, or k=q8_0");
 }
 

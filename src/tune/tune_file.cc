@@ -89,7 +89,7 @@ std::string TuneFileText(const CacheSpec& spec, const std::vector<std::string>& 
       lines.emplace_back(key + " = " + Value(value), Comment(key));
     }
   }
-  if (spec.calibration == "self" && spec.Calibrated()) lines.emplace_back("calibration = \"self\"", Comment("calibration"));
+  if (spec.SelfCalibrated() && spec.self_tokens == 0) lines.emplace_back("calibration = \"self\"", Comment("calibration"));
   if (!text.empty()) text += "\n";
   size_t widest = 0;
   for (const auto& [line, comment] : lines) widest = std::max(widest, comment.empty() ? 0 : line.size());

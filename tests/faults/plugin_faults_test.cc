@@ -41,7 +41,7 @@ Shape LargeShape() {
 }
 
 TEST(MemoryLimit, ACacheThatCannotBeHadIsRefusedWhenItIsAllocated) {
-  SetKv("balanced");
+  SetKv("balanced,calibration=self:128");
   const std::string said = CaptureStderr([] {
     // Room for the buffer (about 76 MiB), not for the rows.
     const Limit limit(200 << 20);
@@ -58,7 +58,7 @@ TEST(MemoryLimit, ACacheThatCannotBeHadIsRefusedWhenItIsAllocated) {
 
 // What was held back when the cache was allocated is there when the first graph needs it, whatever was allocated in between.
 TEST(MemoryLimit, ACacheThatWasAllocatedRuns) {
-  SetKv("balanced");
+  SetKv("balanced,calibration=self:128");
   Cache cache(PluginBufferType(), LargeShape());
   ASSERT_NE(cache.buffer, nullptr);
   Runner runner(PluginDevice());

@@ -99,7 +99,7 @@ TEST_F(EventLog, TheLifeOfAContext) {
 TEST_F(EventLog, ABasisThatIsMadeIsAnEventOfEveryContext) {
   setenv("SWIVEL_LOG", path_.c_str(), 1);
   PluginRegistry();
-  SetKv("balanced");
+  SetKv("balanced,calibration=self:128");
   for (int context = 0; context < 2; ++context) {
     Cache cache(PluginBufferType(), SmallShape());
     Fill(cache);

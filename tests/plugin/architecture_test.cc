@@ -230,7 +230,7 @@ TEST(Embeddings, BesideGeneration) {
   };
   const ModelPtr stock_encoder = encoder.Load(nullptr), our_encoder = encoder.Load(PluginDevice()),
                  generator = ModelKeys("qwen2").Load(PluginDevice());
-  ASSERT_EQ(SetKv("balanced,window=32"), "");
+  ASSERT_EQ(SetKv("balanced,window=32,calibration=self:128"), "");
   Player stock(stock_encoder.get(), pooled), ours(our_encoder.get(), pooled), writer(generator.get(), {});
   ASSERT_TRUE(stock.ok() && ours.ok() && writer.ok());
   writer.Decode(0, 0, 200);
@@ -246,7 +246,7 @@ TEST(TwoModels, KeepTheirSettings) {
   const ModelKeys main_keys = ModelKeys("llama", 64, 4, 2), draft_keys = ModelKeys("qwen2");
   const ModelPtr main = main_keys.Load(PluginDevice()), draft = draft_keys.Load(PluginDevice());
   const ModelPtr stock_main = main_keys.Load(nullptr), stock_draft = draft_keys.Load(nullptr);
-  ASSERT_EQ(SetKv("balanced,window=32"), "");
+  ASSERT_EQ(SetKv("balanced,window=32,calibration=self:128"), "");
   Player ours(main.get(), {});
   ASSERT_EQ(SetKv("turbo4"), "");
   Player our_draft(draft.get(), {});

@@ -63,10 +63,10 @@ TEST(Load, TheSpecMayBeAFile) {
   const auto folder = std::filesystem::temp_directory_path() / ("swivel-spec-" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   const std::string file = (folder / "m.swivel.toml").string();
-  std::ofstream(file) << "preset = \"small\"\nwindow = 64 # fewer\n[[layer]]\nrange = 1\nheads = \"0-1\"\nk = \"q8_0\"\n";
+  std::ofstream(file) << "preset = \"small\"\nwindow = 64 # fewer\ncalibration = \"self:128\"\n[[layer]]\nrange = 1\nheads = \"0-1\"\nk = \"q8_0\"\n";
   setenv("SWIVEL_KV", file.c_str(), 1);
   const std::string said = CaptureStderr([] { EXPECT_NE(ggml_backend_load(SWIVEL_PLUGIN_FILE), nullptr); });
-  const std::string spec = "k=tcq3,v=tcq2,layer=1/0-1:k=q8_0,transform=full,sinks=4,window=64";
+  const std::string spec = "k=tcq3,v=tcq2,layer=1/0-1:k=q8_0,transform=full,sinks=4,window=64,calibration=self:128";
   EXPECT_NE(said.find(", kv " + spec), std::string::npos) << said;
   EXPECT_NE(Report().find("\"kv\":\"" + spec + "\""), std::string::npos) << Report();
   // And caches are made by it.

@@ -80,7 +80,7 @@ double ResidentMiB() {
 // Contexts come and go, prompts grow and shrink: what they took goes back.
 TEST(Memory, DoesNotGrowWithTheRounds) {
   llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
-  ASSERT_EQ(SetKv("balanced,window=32"), "");
+  ASSERT_EQ(SetKv("balanced,window=32,calibration=self:128"), "");
   const ModelPtr model = ModelKeys("llama", 64).Load(PluginDevice());
   Setting setting;
   setting.num_cells = 1024;

@@ -67,7 +67,7 @@ TEST(Placement, SomeLayersOffloadedAreCompressedAndTheRestIsSaid) {
 TEST(Placement, OperationsThatAreNotOffloadedMakeNoDifference) {
   Setting plain, without;
   without.change = [](llama_context_params* params) { params->op_offload = false; };
-  const Played expected = PlayWith("balanced,window=32", plain), got = PlayWith("balanced,window=32", without);
+  const Played expected = PlayWith("balanced,window=32,calibration=self:128", plain), got = PlayWith("balanced,window=32", without);
   EXPECT_EQ(got.packed_tensors, 8);
   EXPECT_EQ(got.logits, expected.logits);
 }
@@ -90,7 +90,7 @@ TEST(Placement, QuantizedTypesOfLlamaAreRefused) {
 // the constant is far off here, so the test would see that.
 TEST(KeyBias, IsWhatTheDefaultSubtracts) {
   const ModelKeys keys = ModelKeys("qwen2", 64).Set("embedding_length", 128u).KeyBias(300);
-  const Played balanced = Compare(keys, "balanced,window=32", {}, Tell), plain = Compare(keys, "turbo3", {}, Tell);
+  const Played balanced = Compare(keys, "balanced,window=32,calibration=self:128", {}, Tell), plain = Compare(keys, "turbo3", {}, Tell);
   EXPECT_GT(balanced.packed_cells, 0);
   EXPECT_LT(balanced.error, 0.35);
   EXPECT_GT(plain.error, 2 * balanced.error) << balanced.error;

@@ -88,7 +88,7 @@ struct KvCase {
 inline const KvCase kKvCases[] = {{"f16", "f16", 0.004, false},
                                   {"staged_f16", "k=f16,v=f16,sinks=4,window=32", 0.004, true},
                                   {"turbo4", "turbo4", 0.25, false},
-                                  {"balanced", "balanced,window=32", 0.25, true}};
+                                  {"balanced", "balanced,window=32,calibration=self:128", 0.25, true}};
 inline void PrintTo(const KvCase& kv, std::ostream* out) { *out << kv.name; }
 inline std::string KvCaseName(const testing::TestParamInfo<KvCase>& kv) { return kv.param.name; }
 

@@ -109,7 +109,7 @@ TEST_F(SecondSequence, OfAnotherKindLosesLittleByTheBasisOfTheFirst) {
   f16.reset();
   StatusOr<Plugin*> plugin = Plugin::Get();
   ASSERT_TRUE(plugin.ok()) << plugin.status().message();
-  for (const char* spec : {"balanced", "tiny"}) {
+  for (const char* spec : {"balanced,calibration=self:128", "tiny,calibration=self:128"}) {
     ASSERT_TRUE((*plugin)->SetSpec(spec).ok());
     ContextPtr shared = NewContext(Model::Devices::kSwivel);
     ASSERT_NE(shared, nullptr);

@@ -185,7 +185,7 @@ TEST(Staging, HeadsOfSeveralCodecsAreCalibrated) {
     EXPECT_EQ(CacheReport()["packed_cells"], 2 * 384);
     return GetBytes(cache.k[1]);
   };
-  const auto mixed = keys("balanced,layer=0-1/1:k=tcq4"), three = keys("balanced"), four = keys("balanced,k=tcq4");
+  const auto mixed = keys("balanced,calibration=self:128,layer=0-1/1:k=tcq4"), three = keys("balanced,calibration=self:128"), four = keys("balanced,calibration=self:128,k=tcq4");
   const size_t head_bytes = static_cast<size_t>(shape.width) * 2;
   for (size_t row = 0; row < 384 * 3; ++row) {
     ASSERT_EQ(std::memcmp(&mixed[row * head_bytes], &(row % 3 == 1 ? four : three)[row * head_bytes], head_bytes), 0) << "cell " << row / 3 << " head " << row % 3;
@@ -214,7 +214,7 @@ TEST(Staging, NodeByNodeGivesTheSameNumbers) {
 // Where keys and values of a token come in graphs of their own, there is a moment at which only the keys of a used cell are new.
 TEST(Staging, NodeByNodeGivesTheSameNumbersWhereCellsAreUsedAgain) {
   const Shape shape = LongShape();
-  for (const char* spec : {kHadamard, "k=tcq4,v=tcq4,transform=wht", "k=turbo3,v=turbo3,window=64", "balanced"}) {
+  for (const char* spec : {kHadamard, "k=tcq4,v=tcq4,transform=wht", "k=turbo3,v=turbo3,window=64", "balanced,calibration=self:128"}) {
     SCOPED_TRACE(spec);
     SetKv(spec);
     Cache one(PluginBufferType(), shape), other(PluginBufferType(), shape);
@@ -234,7 +234,7 @@ TEST(Staging, NodeByNodeGivesTheSameNumbersWhereCellsAreUsedAgain) {
 
 TEST(Staging, SelfCalibrationDependsOnTheTokensNotOnTheBatches) {
   const Shape shape = LongShape();
-  SetKv("balanced");
+  SetKv("balanced,calibration=self:128");
   Cache one(PluginBufferType(), shape), other(PluginBufferType(), shape);
   Runner runner(PluginDevice());
   Fill(runner, one, {512, 1});
@@ -251,7 +251,7 @@ TEST(Staging, SelfCalibrationDependsOnTheTokensNotOnTheBatches) {
 }
 
 TEST(Staging, RestoringWhatWasSavedChangesNothing) {
-  for (const char* spec : {kHadamard, "balanced", "k=turbo3,v=q8_0,sinks=4,window=32", "k=kivi4,v=kivi2"}) {
+  for (const char* spec : {kHadamard, "balanced,calibration=self:128", "k=turbo3,v=q8_0,sinks=4,window=32", "k=kivi4,v=kivi2"}) {
     SCOPED_TRACE(spec);
     const Shape shape = LongShape();
     SetKv(spec);
@@ -271,7 +271,7 @@ TEST(Staging, RestoringWhatWasSavedChangesNothing) {
 
 TEST(Staging, ARestoredCacheAttendsAsTheSavedOne) {
   const Shape shape = LongShape();
-  for (const char* spec : {kHadamard, "balanced"}) {
+  for (const char* spec : {kHadamard, "balanced,calibration=self:128,mean=on"}) {
     SCOPED_TRACE(spec);
     SetKv(spec);
     Cache first(PluginBufferType(), shape), second(PluginBufferType(), shape);

@@ -71,7 +71,7 @@ class Store : public testing::Test {
   Result Run(const std::string& more = "", uint32_t seed = 5) {
     Result result;
     result.said = CaptureStderr([&] {
-      EXPECT_EQ(SetKv("balanced,window=0,store=" + File() + more), "");
+      EXPECT_EQ(SetKv("balanced,window=0,calibration=self:128,store=" + File() + more), "");
       Cache cache(PluginBufferType(), shape_);
       Runner runner(PluginDevice());
       int done = 0;
@@ -164,7 +164,7 @@ TEST_F(Store, WhatIsNoFileOfStoreIsRefusedAndKept) {
 TEST_F(Store, AFileThatAppearsMeanwhileIsKept) {
   MappedModel model("mine", 64);
   const std::string said = CaptureStderr([&] {
-    EXPECT_EQ(SetKv("balanced,window=0,store=" + File()), "");
+    EXPECT_EQ(SetKv("balanced,window=0,calibration=self:128,store=" + File()), "");
     Cache cache(PluginBufferType(), shape_);
     Runner runner(PluginDevice());
     EXPECT_FALSE(runner.Attend(cache, MakeBatch(shape_, 135, 0, 0, 1, 1)).empty());
