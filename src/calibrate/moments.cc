@@ -3,9 +3,11 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "codec/codec.h"
 
@@ -70,6 +72,7 @@ class WindowSums {
         counted_(Array::Ones(window.num_keys)),
         attention_(Eigen::ArrayXd::Zero(window.num_keys)),
         query_sum_(window.width) {
+    if (w_.visible != nullptr) FindRanges();
     for (int j = 0; j < w_.num_keys; ++j) {
       if (j < w_.num_sinks || (w_.excluded != nullptr && w_.excluded[j] != 0)) counted_[j] = 0;
     }
@@ -99,27 +102,37 @@ class WindowSums {
     Symmetric(matrix->data(), lower.rows(), lower.cols()) = lower.selfadjointView<Eigen::Lower>();
   }
 
-  // The keys [first, last) that query i may see.
+  const uint8_t* SeenBy(int i) const { return w_.visible + static_cast<size_t>(i) * static_cast<size_t>(w_.num_keys); }
+
+  // What lies outside of the first and the last visible key costs nothing: half of all, where the mask is a causal one.
+  void FindRanges() {
+    for (int i = 0; i < w_.num_queries; ++i) {
+      const uint8_t *seen = SeenBy(i), *end = seen + w_.num_keys;
+      const auto is_seen = [](uint8_t s) { return s != 0; };
+      const auto first = std::find_if(seen, end, is_seen) - seen;
+      const auto behind = std::find_if(std::reverse_iterator(end), std::reverse_iterator(seen + first), is_seen).base() - seen;
+      ranges_.emplace_back(static_cast<int>(first), static_cast<int>(behind));
+    }
+  }
+
+  // The keys [first, last) outside of which query i sees none.
   std::pair<int, int> Range(int i) const {
-    if (w_.visible != nullptr) return {0, w_.num_keys};
+    if (w_.visible != nullptr) return ranges_[static_cast<size_t>(i)];
     const int own = w_.num_keys - w_.num_queries + i;
     return {w_.sliding_window > 0 ? std::max(0, own + 1 - w_.sliding_window) : 0, own + 1};
   }
 
   // Turns logits of the keys from `first` on into probabilities; false when the query sees nothing.
   bool Softmax(int i, int first, Eigen::Map<Array> row) const {
-    const uint8_t* seen = w_.visible == nullptr ? nullptr : w_.visible + static_cast<size_t>(i) * static_cast<size_t>(w_.num_keys) + first;
-    if (seen == nullptr) {
+    if (row.size() == 0) return false;
+    const uint8_t* seen = w_.visible == nullptr ? nullptr : SeenBy(i) + first;
+    if (seen == nullptr || std::find(seen, seen + row.size(), 0) == seen + row.size()) {
       row = (row - row.maxCoeff()).max(kLeastLogit).exp();
     } else {
-      bool any = false;
-      float most = 0;
-      for (Eigen::Index j = 0; j < row.size(); ++j) {
-        if (seen[j] == 0) continue;
-        most = any ? std::max(most, row[j]) : row[j];
-        any = true;
+      float most = row[0];  // the first of a range is seen
+      for (Eigen::Index j = 1; j < row.size(); ++j) {
+        if (seen[j] != 0) most = std::max(most, row[j]);
       }
-      if (!any) return false;
       // Masked after the exponential: logits of hidden keys may be larger than any seen one, so they are cut first.
       row = (row - most).max(kLeastLogit).min(0.0f).exp();
       for (Eigen::Index j = 0; j < row.size(); ++j) row[j] = seen[j] != 0 ? row[j] : 0.0f;
@@ -134,14 +147,21 @@ class WindowSums {
     for (int begin = 0; begin < w_.num_queries; begin += kBlockRows) {
       const int count = std::min(kBlockRows, w_.num_queries - begin);
       const RowView queries(w_.queries + head * head_stride + begin * stride, count, w_.width, Eigen::OuterStride<>(stride));
-      const int first = Range(begin).first, last = Range(begin + count - 1).second;
+      int first = w_.num_keys, last = 0;
+      for (int i = begin; i < begin + count; ++i) {
+        const auto [from, to] = Range(i);
+        if (from == to) continue;
+        first = std::min(first, from);
+        last = std::max(last, to);
+      }
+      first = std::min(first, last);
       logits_.noalias() = queries * (w_.logit_scale * keys_.middleRows(first, last - first).transpose());
       weighted_ = queries;
       Array attention = Array::Zero(last - first);
       for (int i = 0; i < count; ++i) {
         if (!queries.row(i).allFinite()) return NotFinite("query", begin + i);
         const auto [from, to] = Range(begin + i);
-        Eigen::Map<Array> row(&logits_(i, from - first), to - from);
+        Eigen::Map<Array> row(from == to ? nullptr : &logits_(i, from - first), to - from);
         float weight = 0;
         if (Softmax(begin + i, from, row)) {
           row *= counted_.segment(from, to - from);
@@ -213,6 +233,7 @@ class WindowSums {
   Eigen::ArrayXd attention_;  // sum of p (1 - p) over the queries so far
   BlockSum query_sum_;
   double query_weight_ = 0;
+  std::vector<std::pair<int, int>> ranges_;  // of queries whose keys are told by `visible`
   Rows logits_, weighted_;
 };
 

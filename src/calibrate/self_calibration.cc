@@ -37,10 +37,19 @@ void SelfCalibration::Add(const AttendArgs& args) {
 }
 
 StatusOr<HeadMoments> SelfCalibration::Moments(const LayerCache& cache, int kv_head, bool group_means) const {
+  // Cells that any query sees, and the key that each becomes.
+  int64_t behind_last = 0;
+  for (const auto& visible : visible_) behind_last = std::max(behind_last, visible.back() + 1);
+  std::vector<int> key_of(static_cast<size_t>(behind_last), -1);
+  for (const auto& visible : visible_) {
+    for (const int64_t cell : visible) key_of[static_cast<size_t>(cell)] = 0;
+  }
   std::vector<int64_t> cells;
-  for (const auto& visible : visible_) cells.insert(cells.end(), visible.begin(), visible.end());
-  std::sort(cells.begin(), cells.end());
-  cells.erase(std::unique(cells.begin(), cells.end()), cells.end());
+  for (int64_t cell = 0; cell < behind_last; ++cell) {
+    if (key_of[static_cast<size_t>(cell)] < 0) continue;
+    key_of[static_cast<size_t>(cell)] = static_cast<int>(cells.size());
+    cells.push_back(cell);
+  }
 
   const auto num_keys = static_cast<int>(cells.size());
   std::vector<float> keys;
@@ -64,10 +73,8 @@ StatusOr<HeadMoments> SelfCalibration::Moments(const LayerCache& cache, int kv_h
   }
   std::vector<uint8_t> visible(static_cast<size_t>(num_queries()) * cells.size());
   for (int i = 0; i < num_queries(); ++i) {
-    for (const int64_t cell : visible_[static_cast<size_t>(i)]) {
-      const auto key = std::lower_bound(cells.begin(), cells.end(), cell) - cells.begin();
-      visible[static_cast<size_t>(i) * cells.size() + static_cast<size_t>(key)] = 1;
-    }
+    uint8_t* seen = &visible[static_cast<size_t>(i) * cells.size()];
+    for (const int64_t cell : visible_[static_cast<size_t>(i)]) seen[key_of[static_cast<size_t>(cell)]] = 1;
   }
 
   AttentionWindow window;
