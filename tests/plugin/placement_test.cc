@@ -67,7 +67,7 @@ TEST(Placement, SomeLayersOffloadedAreCompressedAndTheRestIsSaid) {
 TEST(Placement, OperationsThatAreNotOffloadedMakeNoDifference) {
   Setting plain, without;
   without.change = [](llama_context_params* params) { params->op_offload = false; };
-  const Played expected = PlayWith("balanced,window=32,calibration=self:128", plain), got = PlayWith("balanced,window=32", without);
+  const Played expected = PlayWith("balanced,window=32,calibration=self:128", plain), got = PlayWith("balanced,window=32,calibration=self:128", without);
   EXPECT_EQ(got.packed_tensors, 8);
   EXPECT_EQ(got.logits, expected.logits);
 }
