@@ -90,11 +90,12 @@ struct CacheSpec {
   bool Staged() const { return transform != Transform::kNone || sinks > 0 || window > 0 || EncodesGroups(); }
   // One of the codecs does.
   bool EncodesGroups() const;
-  // Rows of a full stream of so many cells that have no packed copy: the window, and the group that is being filled (sinks are a few); all
-  // where they are fewer than the basis of the keys takes.
-  int64_t ExactRows(int64_t cells) const {
-    if (!Staged() || (SelfCalibrated() && cells < SelfTokens(0))) return Staged() ? cells : 0;
-    return std::min<int64_t>(cells, window + kGroupTokens);
+  // Rows of a full stream of so many cells that have no packed copy: the window, and the group that is being filled (sinks are a few); all where
+  // the basis of keys of `width` (0: not known) takes as many.
+  int64_t ExactRows(int64_t cells, int width = 0) const {
+    if (!Staged()) return 0;
+    const bool all = SelfCalibrated() && width > 0 && cells <= SelfTokens(width, cells);
+    return all ? cells : std::min<int64_t>(cells, window + kGroupTokens);
   }
   bool TakesMean() const { return mean.value_or(!group_mean); }
   // Keys need statistics of the model before they can be packed.
@@ -102,7 +103,11 @@ struct CacheSpec {
   // From the first tokens that a context sees. 512 lose a tenth to a fifth less than 128 (docs/quality.md), and a matrix of `width` x `width`
   // wants at least two of them for each coordinate.
   bool SelfCalibrated() const { return Calibrated() && calibration == "self"; }
-  int SelfTokens(int width) const { return self_tokens > 0 ? self_tokens : std::max(512, 2 * width); }
+  // A stream of few `cells` cannot wait so long: a sliding window, or a short context, of which something is to be packed.
+  int SelfTokens(int width, int64_t cells) const {
+    const int64_t wanted = self_tokens > 0 ? self_tokens : std::max(512, 2 * width);
+    return static_cast<int>(std::min(wanted, std::max<int64_t>(cells - kGroupTokens, 2 * width)));
+  }
   // A layer's rows of this codec are packed by groups.
   bool PacksGroups(const Codec& codec) const { return transform != Transform::kNone && codec.layout == Layout::kTrellis; }
   // Keys in this codec lose much where they have large means, as a bias makes them: nothing takes the means away, or a rotation spreads what is

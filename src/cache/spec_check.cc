@@ -73,6 +73,9 @@ Status CheckStaging(const CacheSpec& spec) {
 }
 
 Status CheckStore(const CacheSpec& spec) {
+  if (spec.self_tokens > 0 && !spec.SelfCalibrated()) {
+    return Status::Invalid("calibration=self:" + std::to_string(spec.self_tokens) + " has nothing to calibrate: it needs transform=eq or full (a preset has it)");
+  }
   if (spec.store.empty() || spec.SelfCalibrated()) return Status();
   return Status::Invalid("store=FILE keeps what a cache finds out about its keys by itself: it needs transform=eq or full (a preset has it) and calibration=self");
 }

@@ -136,9 +136,9 @@ Status SetCalibration(std::string_view value, CacheSpec* spec) {
   spec->self_tokens = 0;
   if (value.substr(0, kSelf.size()) == kSelf) {
     spec->calibration = "self";
-    Status status = SetNumber("calibration=self", value.substr(kSelf.size()), kMostSelfTokens, &spec->self_tokens);
-    if (!status.ok() || spec->self_tokens >= kLeastSelfTokens) return status;
-    return Status::Invalid("calibration='" + std::string(value) + "' takes too few tokens for a basis; accepted: " +
+    const Status status = SetNumber("calibration", value.substr(kSelf.size()), kMostSelfTokens, &spec->self_tokens);
+    if (status.ok() && spec->self_tokens >= kLeastSelfTokens) return status;
+    return Status::Invalid("calibration='" + std::string(value) + "' is no number of tokens for a basis; accepted: " +
                            std::to_string(kLeastSelfTokens) + " to " + std::to_string(kMostSelfTokens));
   }
   if (value.find(',') != std::string_view::npos) return Status::Invalid("calibration='" + std::string(value) + "': the path may hold no comma");

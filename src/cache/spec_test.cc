@@ -324,22 +324,28 @@ TEST(Spec, KnowsWhichKeysLoseABias) {
 }
 
 TEST(Spec, SelfCalibrationTakesTokens) {
-  EXPECT_EQ(ParseOrDie("balanced").SelfTokens(64), 512);
-  EXPECT_EQ(ParseOrDie("balanced").SelfTokens(512), 1024);
+  EXPECT_EQ(ParseOrDie("balanced").SelfTokens(64, 8192), 512);
+  EXPECT_EQ(ParseOrDie("balanced").SelfTokens(512, 8192), 1024);
+  // Few cells: all but a group of them, but enough for the width.
+  EXPECT_EQ(ParseOrDie("balanced").SelfTokens(64, 512), 384);
+  EXPECT_EQ(ParseOrDie("balanced").SelfTokens(64, 200), 128);
+  EXPECT_EQ(ParseOrDie("balanced,calibration=self:2048").SelfTokens(256, 768), 640);
   const CacheSpec few = ParseOrDie("balanced,calibration=self:128");
   EXPECT_TRUE(few.SelfCalibrated());
-  EXPECT_EQ(few.SelfTokens(512), 128);
+  EXPECT_EQ(few.SelfTokens(512, 8192), 128);
   EXPECT_EQ(few.ToString(), ParseOrDie("balanced").ToString() + ",calibration=self:128");
   EXPECT_EQ(ParseOrDie(few.ToString() + ",store=a.swivel").store, "a.swivel");
   EXPECT_EQ(ParseOrDie("balanced,calibration=self").ToString(), ParseOrDie("balanced").ToString());
+  EXPECT_NE(ParseSpec("balanced,calibration=self:9000").status().message().find("accepted: 64 to 8192"), std::string::npos);
+  for (const char* spec : {"turbo4,calibration=self:128", "balanced,transform=wht,calibration=self:128"}) EXPECT_FALSE(ParseSpec(spec).ok()) << spec;
   for (const char* tokens : {"", "63", "8193", "-128", "x", "128x"}) {
     EXPECT_FALSE(ParseSpec(std::string("balanced,calibration=self:") + tokens).ok()) << tokens;
   }
   // What stays exact in a full stream: everything until there is a basis, the window and a group behind it.
-  EXPECT_EQ(ParseOrDie("balanced").ExactRows(511), 511);
-  EXPECT_EQ(ParseOrDie("balanced").ExactRows(512), 256);
-  EXPECT_EQ(few.ExactRows(200), 200);
-  EXPECT_EQ(few.ExactRows(511), 256);
+  EXPECT_EQ(ParseOrDie("balanced").ExactRows(512, 256), 512);
+  EXPECT_EQ(ParseOrDie("balanced").ExactRows(640, 256), 256);
+  EXPECT_EQ(ParseOrDie("balanced").ExactRows(512, 64), 256);
+  EXPECT_EQ(few.ExactRows(200, 64), 200);
   EXPECT_EQ(ParseOrDie("balanced,calibration=a.swivel").ExactRows(300), 256);
   EXPECT_EQ(ParseOrDie("turbo4").ExactRows(300), 0);
 }

@@ -88,6 +88,9 @@ Status Check(const EvalArguments& arguments, const std::vector<CacheChoice>& cac
   return {};
 }
 
+// Counts the changes after which a spec of the same text gives other figures.
+constexpr int kFigures = 2;
+
 // What a stored figure depends on. Caches, chunks and tasks are not among it: more of them may be asked for later.
 Conditions ConditionsOf(const EvalArguments& arguments, const EvalReport& report, const std::vector<Token>& tokens) {
   std::error_code error;
@@ -102,7 +105,7 @@ Conditions ConditionsOf(const EvalArguments& arguments, const EvalReport& report
           {"--weights", arguments.weights},
           {"-t", std::to_string(arguments.threads)},
           {"target", report.target},
-          {"swivel", SWIVEL_VERSION},
+          {"swivel", fmt::format("{}, figures {}", SWIVEL_VERSION, kFigures)},
           {"llama.cpp", report.llama_build}};
 }
 

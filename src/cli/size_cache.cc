@@ -33,11 +33,11 @@ StatusOr<uint64_t> StockRowBytes(const std::string& name, int64_t values) {
 
 // One head's cells of one stream, all of them filled: the rows that stay exact as f16 (the window, and the group that is being filled; sinks are a
 // page) have no packed copy, the others are whole groups.
-StatusOr<uint64_t> PackedBytes(const CacheSpec& spec, Side side, const Codec& codec, int width, int64_t cells) {
+StatusOr<uint64_t> PackedBytes(const CacheSpec& spec, Side side, const Codec& codec, int width, int k_width, int64_t cells) {
   if (width == 0) return uint64_t{0};
   const Status status = CheckWidth(codec, width);
   if (!status.ok()) return status;
-  const int64_t exact = spec.ExactRows(cells);
+  const int64_t exact = spec.ExactRows(cells, k_width);
   const auto groups = static_cast<uint64_t>(PadTo(cells - exact, kGroupTokens) / kGroupTokens);
   return groups * spec.GroupBytes(side, codec, width) + static_cast<uint64_t>(exact * width) * sizeof(uint16_t);
 }
@@ -72,7 +72,7 @@ StatusOr<uint64_t> CacheBytes(const gguf::ModelShape& shape, const SizedCache& c
       if (cache.spec) {
         for (int head = 0; head < layer.heads_kv; ++head) {
           const Codec& codec = GetCodec(cache.spec->CodecFor(side, i, num_layers, head));
-          const StatusOr<uint64_t> bytes = PackedBytes(*cache.spec, side, codec, width, cells.cells);
+          const StatusOr<uint64_t> bytes = PackedBytes(*cache.spec, side, codec, width, layer.k_width, cells.cells);
           if (!bytes.ok()) return bytes.status();
           total += bytes.value() * static_cast<uint64_t>(cells.streams);
         }

@@ -27,7 +27,7 @@ double ExactShare(const QualityOptions& options, const CacheQuality& cache) {
   const StatusOr<CacheSpec> spec = cache.cache.stock ? Status::NotFound("") : ParseSpec(cache.cache.spec);
   if (!spec.ok() || !spec.value().Staged()) return 0;
   const double before = (options.first_scored() + options.context_tokens) / 2.0;
-  if (spec.value().SelfCalibrated() && before < spec.value().SelfTokens(0)) return 1;
+  if (spec.value().SelfCalibrated() && before < spec.value().SelfTokens(0, options.context_tokens)) return 1;
   return std::min(1.0, (spec.value().window + kGroupTokens / 2) / before);
 }
 

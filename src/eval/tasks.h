@@ -71,7 +71,7 @@ struct Outcomes {
 
 inline constexpr int kCopyKeys = 64, kCopyAsked = 8, kCopySheets = 4;
 inline constexpr int kNeedleDepths = 15, kNeedleLengths = 4;
-inline constexpr int kJsonSheets = 3, kJsonAsked = 4, kJsonRecords = 8, kJsonTokens = 64;
+inline constexpr int kJsonSheets = 3, kJsonAsked = 4, kJsonRecords = 16, kJsonTokens = 64;
 inline constexpr int kRepeatGram = 4;
 inline constexpr double kRepeatSlack = 0.1;  // a text may repeat so much more of itself than that of f16
 

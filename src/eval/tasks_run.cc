@@ -66,21 +66,21 @@ struct Job {
   std::vector<std::vector<Sheet>> rounds;
   std::string not_measured;
 
-  std::string Unit(size_t round) const { return fmt::format("task {} 3 {}", TaskName(task), round); }  // the number changes with the prompts
+  std::string Unit(size_t round) const { return fmt::format("task {} 4 {}", TaskName(task), round); }  // the number changes with the prompts
 };
 
 // One of copy, needle and json.
 Job Plan(Task task, const TaskVocabulary& vocabulary, std::span<const Token> text, const QualityOptions& options) {
   Job job{task, {}, {}};
+  int longest = 0;
   for (int round = 0; round < options.task_rounds; ++round) {
     job.rounds.push_back(task == Task::kCopy     ? CopySheets(vocabulary, round)
                          : task == Task::kNeedle ? NeedleSheets(vocabulary, text, options.context_tokens, round)
                                                  : JsonSheets(vocabulary, round));
-    int longest = 0;
+    if (job.rounds.back().empty()) job.not_measured = fmt::format("a context of {} tokens is too short for it", options.context_tokens);
     for (const Sheet& sheet : job.rounds.back()) longest = std::max(longest, SheetTokens(sheet) + (task == Task::kJson ? kJsonTokens : 0));
-    if (longest == 0) job.not_measured = fmt::format("a context of {} tokens is too short for it", options.context_tokens);
-    if (longest > options.context_tokens) job.not_measured = fmt::format("it needs a context of {} tokens", longest);
   }
+  if (longest > options.context_tokens) job.not_measured = fmt::format("it needs a context of {} tokens", longest);
   return job;
 }
 

@@ -162,7 +162,7 @@ bool GraphRunner::ReplaceSetRows(ggml_cgraph* graph, int index) {
   SetRowsTask task;
   if (kv == nullptr || kv->plain() || !DescribeSetRows(node, kv, offset, &task)) return false;
   task.bad_index = &bad_index_;
-  if (task.layer != nullptr) MarkRows(task, PositionsOf(graph, node));
+  if (task.layer != nullptr) MarkRows(task, PositionsOf(graph, node), kv->side() == Side::kKey ? kv->basis() : nullptr);
   Substitute(graph, index, RunSetRows, &set_rows_.emplace_back(task));
   kv->buffer().counters.set_rows.fetch_add(1, std::memory_order_relaxed);
   kv->buffer().counters.rows_written.fetch_add(static_cast<uint64_t>(node->src[0]->ne[1]), std::memory_order_relaxed);

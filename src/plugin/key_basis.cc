@@ -23,6 +23,10 @@ Status CheckKind(const Calibration& calibration, const CacheSpec& spec) {
     return Status::Invalid("was written by store=, not by swivel calibrate; use store= for it");
   }
   if (!calibration.self) return Status::Invalid("was not written by store=; it is left as it is. Name another file, or use calibration= for it");
+  if (spec.self_tokens > 0 && calibration.num_tokens != spec.self_tokens) {
+    return Status::Invalid("was made from " + std::to_string(calibration.num_tokens) + " tokens, not from the " + std::to_string(spec.self_tokens) +
+                           " of calibration=self:; it is left as it is. Name another file, or leave calibration= away");
+  }
   if (calibration.group_means == spec.group_mean) return {};
   return Status::Invalid(std::string("was written with group_mean=") + (calibration.group_means ? "on" : "off") +
                          "; it is left as it is. Name another file");
@@ -53,7 +57,10 @@ StatusOr<std::shared_ptr<const Calibration>> ReadOnce(const CacheSpec& spec) {
   if (stored && ((!there && errno == ENOENT) || !BasisKeeper::KnowsModel(path))) return std::shared_ptr<const Calibration>();
   const std::string key = path + '\n' + std::to_string(info.st_size) + '.' + std::to_string(info.st_mtim.tv_sec) + '.' + std::to_string(info.st_mtim.tv_nsec) + (stored ? " store" : "");
   std::lock_guard lock(mutex);
-  if (const auto known = files->find(key); there && known != files->end()) return known->second;
+  if (const auto known = files->find(key); there && known != files->end()) {
+    if (Status status = CheckKind(*known->second, spec); !status.ok()) return Prefixed(status, path);
+    return known->second;
+  }
   StatusOr<Calibration> read = ReadCalibration(path);
   if (!read.ok()) {
     return stored ? Status(read.status().code(), read.status().message() + "; store= leaves it as it is. Name another file") : read.status();
@@ -86,7 +93,7 @@ KeyBasis::KeyBasis(const CacheSpec& spec, int layer, LayerCache* cache, NamedMom
     : spec_(spec), layer_(layer), cache_(cache), named_(std::move(moments)), keeper_(std::move(keeper)) {
   const int width = cache->width(Side::kKey);
   if (named_.layer == nullptr) {
-    self_.emplace(width, spec.SelfTokens(width));
+    self_.emplace(width, spec.SelfTokens(width, cache->num_cells()));
     if (keeper_ != nullptr) keeper_->Expect(layer);
   }
   transforms_.resize(static_cast<size_t>(num_heads()));
@@ -127,6 +134,10 @@ Status KeyBasis::Install() {
   if (keeper_ != nullptr && self_) keeper_->Add({layer_, cache_->width(Side::kKey), std::move(moments_)}, self_->wanted());
   moments_.assign(transforms_.size(), {});
   return {};
+}
+
+void KeyBasis::ForgetRow(int64_t cell) {
+  if (self_ && !installed_) self_->Forget(cell);
 }
 
 void KeyBasis::Clear() {

@@ -34,12 +34,14 @@ class KeyBasis {
   // What attention calls are to be added to; null when none are wanted (any more).
   SelfCalibration* capture() { return self_ && !installed_ && !self_->complete() ? &*self_ : nullptr; }
   int num_heads() const { return cache_->num_heads(); }
-  // "m.swivel", "the first 128 tokens".
+  // "m.swivel", "the first 512 tokens".
   std::string Source() const;
 
   void Make(int head);
   // Hands the transforms to the cache, which may pack from now on. An error leaves the layer exact.
   Status Install();
+  // The row of a cell, counted over all streams, is about to become another one.
+  void ForgetRow(int64_t cell);
   // The rows are gone. What came from them goes too; what came from a file stays.
   void Clear();
 

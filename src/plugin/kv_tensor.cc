@@ -111,6 +111,7 @@ void KvTensor::WriteRow(int64_t cell, const uint16_t* row, int64_t place, int64_
   // A restored state brings no positions, but its first rows are a sequence's first tokens; a row that is changed in place stays what it
   // is.
   const bool known = layer_cache_->IsWritten(kv_.side, cell);
+  if (known && basis_ != nullptr) basis_->ForgetRow(cell);
   const int64_t position = known ? LayerCache::kKeepPin : count > kGroupTokens ? place : LayerCache::kNoPosition;
   layer_cache_->MarkWritten(kv_.side, cell, position);
 }

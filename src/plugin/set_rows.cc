@@ -71,10 +71,11 @@ int64_t MostRowsOfAStream(const SetRowsTask& task, int64_t num_cells) {
   return *std::max_element(rows.begin(), rows.end());
 }
 
-void MarkRows(const SetRowsTask& task, const int32_t* positions) {
+void MarkRows(const SetRowsTask& task, const int32_t* positions, KeyBasis* basis) {
   for (int64_t i = 0; i < task.num_rows; ++i) {
     const int64_t cell = CellOf(task, i);
     if (cell < 0 || cell >= task.total_cells) continue;  // the node itself says so
+    if (basis != nullptr && task.layer->IsWritten(task.side, cell)) basis->ForgetRow(cell);
     task.layer->MarkWritten(task.side, cell, positions != nullptr ? positions[i] : LayerCache::kNoPosition);
   }
 }

@@ -33,8 +33,8 @@ bool DescribeSetRows(const ggml_tensor* set_rows, KvTensor* tensor, size_t offse
 int64_t MostRowsOfAStream(const SetRowsTask& task, int64_t num_cells);
 
 // Tells the layer of a staged tensor which cells the node is going to write; to be called before it runs. `positions`: of the rows' tokens,
-// or null.
-void MarkRows(const SetRowsTask& task, const int32_t* positions);
+// or null. `basis`: of keys; hears of rows that are overwritten; or null.
+void MarkRows(const SetRowsTask& task, const int32_t* positions, KeyBasis* basis);
 
 // One thread's share; a ggml_custom_op_t whose userdata is a SetRowsTask. An index outside the cache sets *bad_index and writes nothing.
 void RunSetRows(ggml_tensor* target, int thread, int num_threads, void* task);

@@ -21,7 +21,7 @@ TuneCost CostOf(const CacheSpec& spec, const std::vector<TuneLayer>& layers) {
       packed_bits += count * spec.BitsOfLayer(side, i, num_layers, width, layer.heads_kv);
       values += count;
       if (spec.Staged()) {
-        const int64_t exact = std::min<int64_t>(layer.cells, spec.sinks + spec.ExactRows(layer.cells));
+        const int64_t exact = std::min<int64_t>(layer.cells, spec.sinks + spec.ExactRows(layer.cells, layer.k_width));
         exact_bytes += 2.0 * static_cast<double>(exact) * layer.heads_kv * width;
       }
     }

@@ -250,6 +250,18 @@ TEST(Staging, SelfCalibrationDependsOnTheTokensNotOnTheBatches) {
   EXPECT_EQ(GetBytes(one.k[1]), before);
 }
 
+// Queries do not see rows that came into their cells later: a slot that a host uses again and again, or a sliding window.
+TEST(Staging, SelfCalibrationForgetsRowsThatAreOverwritten) {
+  const Shape shape = LongShape();
+  SetKv("balanced,calibration=self:128");
+  Cache used(PluginBufferType(), shape), fresh(PluginBufferType(), shape);
+  Runner runner(PluginDevice());
+  runner.Attend(used, MakeBatch(shape, 100, 0, 0, 1, 77));
+  for (const Cache* cache : {&used, &fresh}) Fill(runner, *cache, {512, 1});
+  EXPECT_EQ(CacheReport()["calibrated_layers"], shape.num_layers);
+  EXPECT_EQ(GetBytes(used.k[1]), GetBytes(fresh.k[1]));
+}
+
 TEST(Staging, RestoringWhatWasSavedChangesNothing) {
   for (const char* spec : {kHadamard, "balanced,calibration=self:128", "k=turbo3,v=q8_0,sinks=4,window=32", "k=kivi4,v=kivi2"}) {
     SCOPED_TRACE(spec);
