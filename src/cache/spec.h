@@ -100,10 +100,10 @@ struct CacheSpec {
   bool TakesMean() const { return mean.value_or(!group_mean); }
   // Keys need statistics of the model before they can be packed.
   bool Calibrated() const { return transform == Transform::kDiagonal || transform == Transform::kFull; }
-  // From the first tokens that a context sees. 512 lose a tenth to a fifth less than 128 (docs/quality.md), and a matrix of `width` x `width`
-  // wants at least two of them for each coordinate.
+  // From the first tokens that a context sees.
   bool SelfCalibrated() const { return Calibrated() && calibration == "self"; }
-  // A stream of few `cells` cannot wait so long: a sliding window, or a short context, of which something is to be packed.
+  // How many: 512 are worth more than 128 (docs/quality.md), and a matrix of `width` x `width` wants at least two for each coordinate. A stream of
+  // few `cells` cannot wait so long: a sliding window, or a short context, of which something is to be packed.
   int SelfTokens(int width, int64_t cells) const {
     const int64_t wanted = self_tokens > 0 ? self_tokens : std::max(512, 2 * width);
     return static_cast<int>(std::min(wanted, std::max<int64_t>(cells - kGroupTokens, 2 * width)));

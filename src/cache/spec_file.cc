@@ -62,7 +62,8 @@ class Reader {
       return Wrong(key, "unknown preset '" + *value + "'; accepted: quality, balanced, small, tiny");
     }
     if (!IsSpecKey(name)) return Wrong(key, "is no key of a spec; accepted: preset, " + SpecKeys() + ", expected");
-    if ((name == "store" || (name == "calibration" && *value != "self" && value->substr(0, 5) != "self:")) && !value->empty() && value->front() != '/') *value = FolderOf(path_) + *value;
+    const bool names_file = name == "store" || (name == "calibration" && *value != "self" && !value->starts_with(kSelfTokensPrefix));
+    if (names_file && !value->empty() && value->front() != '/') *value = FolderOf(path_) + *value;
     const Status status = ApplySpecItem(std::string(name) + "=" + *value, &spec_);
     return status.ok() ? status : Wrong(key, status.message());
   }

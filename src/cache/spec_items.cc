@@ -132,11 +132,10 @@ constexpr int kLeastSelfTokens = 64, kMostSelfTokens = 8192;
 
 Status SetCalibration(std::string_view value, CacheSpec* spec) {
   if (value.empty()) return Status::Invalid("calibration= wants 'self', 'self:TOKENS' or the path of a file that swivel calibrate has written");
-  constexpr std::string_view kSelf = "self:";
   spec->self_tokens = 0;
-  if (value.substr(0, kSelf.size()) == kSelf) {
+  if (value.starts_with(kSelfTokensPrefix)) {
     spec->calibration = "self";
-    const Status status = SetNumber("calibration", value.substr(kSelf.size()), kMostSelfTokens, &spec->self_tokens);
+    const Status status = SetNumber("calibration", value.substr(kSelfTokensPrefix.size()), kMostSelfTokens, &spec->self_tokens);
     if (status.ok() && spec->self_tokens >= kLeastSelfTokens) return status;
     return Status::Invalid("calibration='" + std::string(value) + "' is no number of tokens for a basis; accepted: " +
                            std::to_string(kLeastSelfTokens) + " to " + std::to_string(kMostSelfTokens));

@@ -36,6 +36,9 @@ Status CheckSpec(const CacheSpec& spec);
 std::string SpecKeys();
 bool IsSpecKey(std::string_view name);
 
+// The value of calibration= for self-calibration of so many tokens: "self:N". Everything else but "self" is a path.
+inline constexpr std::string_view kSelfTokensPrefix = "self:";
+
 }  // namespace swivel
 
 #endif  // SWIVEL_CACHE_SPEC_ITEMS_H_

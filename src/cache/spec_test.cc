@@ -45,7 +45,6 @@ TEST(Spec, ItemsSetWhatTheyName) {
   EXPECT_EQ(both.v_scale, ScaleMode::kUnbiased);
 }
 
-// The exact rows are what a codec waits for that needs 32 rows at once.
 TEST(Spec, ExactRowsAreTheWindowAndAGroup) {
   EXPECT_EQ(ParseSpec("balanced")->ExactRows(8192), 128 + 128);
   EXPECT_EQ(ParseSpec("balanced,window=512")->ExactRows(8192), 512 + 128);
@@ -53,6 +52,7 @@ TEST(Spec, ExactRowsAreTheWindowAndAGroup) {
   EXPECT_EQ(ParseSpec("turbo4")->ExactRows(8192), 0);
 }
 
+// The exact rows are what a codec waits for that needs 32 rows at once.
 TEST(Spec, CodecsThatEncodeGroupsAreStaged) {
   for (const char* text : {"kivi2", "k=kivi4,v=f16", "k=turbo4,v=kivi2", "turbo4,boundary=2:kivi4", "turbo4,layer=3:k=kivi2"}) EXPECT_TRUE(ParseOrDie(text).Staged()) << text;
   EXPECT_FALSE(ParseOrDie("turbo4").Staged());

@@ -111,13 +111,10 @@ void SelfCalibration::Forget(int64_t cell) {
     const auto run = std::find_if(runs.begin(), runs.end(), [&](const auto& r) { return r.first <= cell && cell < r.second; });
     if (run == runs.end()) continue;
     const auto [first, last] = *run;
-    const auto at = runs.erase(run);
     // What lies before and behind the cell stays.
-    const Runs rest = {{first, cell}, {cell + 1, last}};
-    auto where = at;
-    for (const auto& part : rest) {
-      if (part.first < part.second) where = runs.insert(where, part) + 1;
-    }
+    auto at = runs.erase(run);
+    if (cell + 1 < last) at = runs.emplace(at, cell + 1, last);
+    if (first < cell) runs.emplace(at, first, cell);
     if (runs.empty()) --live_;
   }
 }

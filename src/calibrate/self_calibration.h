@@ -44,7 +44,7 @@ class SelfCalibration {
   int live_ = 0;  // queries that see something
   int num_heads_ = 0;
   float logit_scale_ = 1.0f;
-  std::vector<uint16_t> queries_;              // f16 [query][head][width]
+  std::vector<uint16_t> queries_;  // f16 [query][head][width]
   std::vector<Runs> visible_;      // of each query
 };
 

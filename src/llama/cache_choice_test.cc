@@ -16,6 +16,7 @@ TEST(SplitCacheList, SeparatesNames) {
   EXPECT_EQ(SplitCacheList(""), Strings{});
   EXPECT_EQ(SplitCacheList(" , ;; "), Strings{});
   EXPECT_EQ(SplitCacheList("turbo4"), Strings{"turbo4"});
+  EXPECT_EQ(SplitCacheList("turbo4,turbo3; turbo2"), (Strings{"turbo4", "turbo3", "turbo2"}));
   EXPECT_EQ(SplitCacheList("turbo4, turbo3"), (Strings{"turbo4", "turbo3"}));
 }
 

@@ -57,17 +57,22 @@ StatusOr<std::shared_ptr<const Calibration>> ReadOnce(const CacheSpec& spec) {
   if (stored && ((!there && errno == ENOENT) || !BasisKeeper::KnowsModel(path))) return std::shared_ptr<const Calibration>();
   const std::string key = path + '\n' + std::to_string(info.st_size) + '.' + std::to_string(info.st_mtim.tv_sec) + '.' + std::to_string(info.st_mtim.tv_nsec) + (stored ? " store" : "");
   std::lock_guard lock(mutex);
-  if (const auto known = files->find(key); there && known != files->end()) {
-    if (Status status = CheckKind(*known->second, spec); !status.ok()) return Prefixed(status, path);
-    return known->second;
+  const auto known = files->find(key);
+  const bool read_before = there && known != files->end();
+  std::shared_ptr<const Calibration> file;
+  if (read_before) {
+    file = known->second;
+  } else {
+    StatusOr<Calibration> read = ReadCalibration(path);
+    if (!read.ok()) {
+      return stored ? Status(read.status().code(), read.status().message() + "; store= leaves it as it is. Name another file") : read.status();
+    }
+    file = std::make_shared<const Calibration>(std::move(*read));
   }
-  StatusOr<Calibration> read = ReadCalibration(path);
-  if (!read.ok()) {
-    return stored ? Status(read.status().code(), read.status().message() + "; store= leaves it as it is. Name another file") : read.status();
-  }
-  if (Status status = CheckKind(*read, spec); !status.ok()) return Prefixed(status, path);
-  if (Status status = CheckMappedModel(*read, spec, path); !status.ok()) return status;
-  auto file = std::make_shared<const Calibration>(std::move(*read));
+  // What the spec asks for may differ from context to context; the model does not.
+  if (Status status = CheckKind(*file, spec); !status.ok()) return Prefixed(status, path);
+  if (read_before) return file;
+  if (Status status = CheckMappedModel(*file, spec, path); !status.ok()) return status;
   (*files)[key] = file;
   return file;
 }

@@ -232,6 +232,7 @@ void KvCaches::SayUnmetOverrides(int context) {
   for (const KvBuffer* buffer : buffers_) {
     if (buffer->context != context) continue;
     unmet = buffer->spec.layers;
+    if (unmet.empty()) return;
     for (const auto& entry : buffer->tensors) {
       const LayerPlace place = PlaceOf(*entry.second);
       layers = place.num_layers;
@@ -244,8 +245,7 @@ void KvCaches::SayUnmetOverrides(int context) {
     };
     return codec.last < layers && std::any_of(heads.begin(), heads.end(), has_head);
   });
-  if (unmet.empty()) return;
-  SayOnce("WARNING: " + LayerItems(unmet).substr(1) + " names layers or KV heads that this cache does not have; they count from 0");
+  if (!unmet.empty()) SayOnce("WARNING: " + LayerItems(unmet).substr(1) + " names layers or KV heads that this cache does not have; they count from 0");
 }
 
 void KvCaches::CreateStoresOfContext(int context) {

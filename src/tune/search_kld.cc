@@ -120,10 +120,6 @@ void SearchKld(SearchState& search) {
     return mean && std::isfinite(mean->mean) && mean->mean + mean->error.value_or(0) <= limit;
   };
   TuneOutcome outcome;
-  if (preset) {
-    outcome.preset = preset->change;
-    outcome.preset_spec = preset->spec.ToString();
-  }
   const NamedSpec* chosen = nullptr;
   for (const NamedSpec& named : confirmed) {
     if (sure(named)) {

@@ -29,10 +29,6 @@ void Finish(SearchState& search, const std::optional<NamedSpec>& preset) {
   search.SortByMean(first, last, &finals);
 
   TuneOutcome outcome;
-  if (preset) {
-    outcome.preset = preset->change;
-    outcome.preset_spec = preset->spec.ToString();
-  }
   // Without a rival, or where none is better beyond noise, the preset.
   const NamedSpec* chosen = nullptr;
   for (const NamedSpec& named : finals) {

@@ -99,6 +99,8 @@ void SearchState::Settle(const NamedSpec& chosen, const std::optional<NamedSpec>
   outcome->spec = chosen.spec.ToString();
   outcome->kld = results_.Mean(outcome->spec, first, last);
   if (preset) {
+    outcome->preset = preset->change;
+    outcome->preset_spec = preset->spec.ToString();
     outcome->preset_kld = results_.Mean(outcome->preset_spec, first, last);
     Compare(chosen.spec, preset->spec, first, last, &outcome->against_preset);
   }

@@ -40,6 +40,7 @@ class SearchState {
   // What improved on `base` on chunk 0 beyond noise, all of it together.
   std::optional<NamedSpec> Together(const CacheSpec& base, const std::vector<NamedSpec>& changes) const;
   std::vector<NamedSpec> AllRows() const;
+  // The choice and the preset it is compared with, with their figures on chunks first … last; `outcome` has the reason.
   void Settle(const NamedSpec& chosen, const std::optional<NamedSpec>& preset, int first, int last, TuneOutcome* outcome);
 
  private:
